@@ -1,0 +1,77 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""The metric catalogue: every metric is one row of catalogue.tsv, its formula stands there and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+CATALOGUE = Path(__file__).with_name("catalogue.tsv")
+SOURCE = "kernel"
+SECONDS = "seconds"  # in a formula: the length of the interval
+
+
+class Metric(NamedTuple):
+    """One row of the catalogue.
+
+    A derived metric has numerator, denominator (event names, or SECONDS) and scale, and its value is
+    numerator / denominator * scale. A metric that is published as the collector gives it has a `field` instead.
+    """
+
+    subtool: str
+    type: str
+    metric_class: str
+    unit: str
+    aggregation: str
+    numerator: str
+    denominator: str
+    scale: float
+    field: str
+    meaning: str
+
+    def descriptor(self, metric_type: Optional[str] = None) -> dict[str, str]:
+        """The CDM descriptor, under `metric_type` where the row stands for many types (<event>)."""
+        return {
+            "source": SOURCE,
+            "class": self.metric_class,
+            "type": metric_type or self.type,
+            "default-aggregation": self.aggregation,
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the row stands for as many types as the collector has names for."""
+        return self.type.startswith("<")
+
+
+def _formula(text: str) -> tuple[str, str, float, str]:
+    """"A / B", "A / B * k" or "A / B / k" as (A, B, scale, ""); a single word as ("", "", 1.0, word)."""
+    words = text.split(" ")
+    if len(words) == 1:
+        return "", "", 1.0, text
+    if len(words) not in (3, 5) or words[1] != "/" or (len(words) == 5 and words[3] not in ("*", "/")):
+        raise ValueError(f'formula "{text}": accepted are "A / B", "A / B * k", "A / B / k" and a field\'s name')
+    scale = 1.0
+    if len(words) == 5:
+        scale = float(words[4]) if words[3] == "*" else 1.0 / float(words[4])
+    return words[0], words[2], scale, ""
+
+
+def load(path: Path = CATALOGUE) -> list[Metric]:
+    """The rows of the catalogue in their order; raises ValueError that names the line where one cannot be read."""
+    metrics = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        if len(fields) != 7:
+            raise ValueError(f"{path.name}, line {number}: {len(fields)} fields, 7 are expected")
+        subtool, metric_type, metric_class, unit, aggregation, formula, meaning = fields
+        try:
+            derived = _formula(formula)
+        except ValueError as error:
+            raise ValueError(f"{path.name}, line {number}: {error}") from None
+        metrics.append(Metric(subtool, metric_type, metric_class, "" if unit == "-" else unit, aggregation, *derived, meaning))
+    return metrics

@@ -1,0 +1,151 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""From a collector's own time (seconds since it began to count) to epoch time, and from times to intervals."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple, Optional
+
+from kerneltools.log import Log, shown
+
+CLOCK_FILE = "kerneltools-clock.txt"
+LONGEST = 1e11  # seconds; no time of a collector, epoch times included, is beyond this
+PLAUSIBLE_OPENING = 5.0  # seconds a collector may take from its launch until it counts, before the log mentions it
+
+
+class Interval(NamedTuple):
+    """One interval: first and last millisecond since the epoch (both included), length in seconds, place in the run.
+
+    `ordinal` rises by one from interval to interval, by more where intervals were lost between two.
+    """
+
+    begin: int
+    end: int
+    seconds: float
+    ordinal: int
+
+
+def read_clock(data_directory: Path, log: Log) -> dict[tuple[str, str], float]:
+    """The clock file as {(subtool, "begin" or "end"): seconds since the epoch}; a missing file is an empty one."""
+    clock: dict[tuple[str, str], float] = {}
+    try:
+        lines = (data_directory / CLOCK_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return clock
+    for line in lines:
+        words = line.split()
+        try:
+            subtool, moment, text = words
+            epoch = float(text)
+            if moment not in ("begin", "end") or not 0 < epoch < LONGEST:
+                raise ValueError
+        except ValueError:
+            log.note(CLOCK_FILE, "a line that is no '<subtool> begin|end <epoch>' is ignored", shown(line))
+            continue
+        clock[subtool, moment] = epoch
+    return clock
+
+
+def start_of_counting(
+    clock: dict[tuple[str, str], float], subtool: str, last: float, tail_damage: str, mtime: float, log: Log
+) -> float:
+    """The epoch time (seconds) at which a collector's own time was 0.
+
+    clock: as read_clock gives it; last: the last time in the output, seconds since counting began; tail_damage: what
+    is wrong with the output's end, "" where it is whole; mtime: of the output, seconds since the epoch.
+
+    A collector stamps its last interval when it is told to end, so `end - last` is exact where the output is whole.
+    """
+    begin, end = clock.get((subtool, "begin")), clock.get((subtool, "end"))
+    if end is not None and not tail_damage:
+        start = end - last
+        if begin is not None and not 0 <= start - begin <= PLAUSIBLE_OPENING:
+            log.note(
+                subtool,
+                f"times are counted back from the end of collection, which puts the start of counting {start - begin:.3f} s after "
+                "the launch: the node's clock was set during the run, or the collector took that long to open its counters",
+            )
+        return start
+    if begin is not None:
+        why = f"the output's end is damaged ({tail_damage})" if tail_damage else f"{CLOCK_FILE} has no end for it"
+        log.note(subtool, f"times are counted from the launch of the collector: {why}")
+        return begin
+    if end is not None:
+        log.note(subtool, f"times are counted back from the end of collection although the output's end is damaged ({tail_damage}): "
+                          f"{CLOCK_FILE} has no begin for it")
+        return end - last
+    log.note(subtool, f"times are counted back from the output's modification time: {CLOCK_FILE} has nothing about it")
+    return mtime - last
+
+
+class Timeline:
+    """Turns the times of an output, in its order, into intervals.
+
+    start: epoch time of the collector's time 0, in seconds (0.0 for a collector that stamps epoch times);
+    typical: the usual distance between two times, in seconds.
+    """
+
+    def __init__(self, start: float, typical: float, previous: float = 0.0) -> None:
+        self._start = start
+        self._typical = typical
+        self._previous = previous
+        self._ordinal = -1
+
+    @property
+    def previous(self) -> float:
+        """The time at which the last interval ended, in the collector's seconds."""
+        return self._previous
+
+    def _ms(self, time: float) -> int:
+        return round((self._start + time) * 1000)
+
+    def interval(self, time: float, lines_lost: bool) -> Optional[Interval]:
+        """The interval that ends at `time`; None where it is not at least 1 ms later than its predecessor.
+
+        lines_lost: whether lines between the previous interval and this one could not be read. Then intervals may be
+        missing, and the counts of this one cover the usual distance rather than all the time since the previous.
+        """
+        end, previous_end = self._ms(time), self._ms(self._previous)
+        if end <= previous_end:
+            return None
+        seconds = time - self._previous
+        steps = 1
+        if lines_lost and seconds > self._typical > 0:
+            steps = max(1, round(seconds / self._typical))
+            seconds = self._typical
+            previous_end = max(previous_end, self._ms(time - seconds))
+        self._ordinal += steps
+        self._previous = time
+        return Interval(min(previous_end + 1, end), end, seconds, self._ordinal)
+
+
+class Times:
+    """The times of an output in one pass: how many, the last one, and their usual distance."""
+
+    def __init__(self) -> None:
+        self.last = 0.0
+        self._distances = array("d")
+
+    def add(self, time: float) -> None:
+        """Take the next time; one that is not later than the last is no new interval."""
+        if time > self.last:
+            self._distances.append(time - self.last)
+            self.last = time
+
+    def __len__(self) -> int:
+        return len(self._distances)
+
+    @property
+    def typical(self) -> float:
+        """The median distance in seconds; 0.0 where there is no time at all."""
+        return median(self._distances) if self._distances else 0.0
+
+
+def is_time(value: object) -> bool:
+    """Whether `value` can be a collector's time in seconds: a finite number, not negative, below LONGEST."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < LONGEST

@@ -1,0 +1,129 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""The post-processor: a data directory in, CDM metric files, post-process-data.json and a closing table out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Optional
+
+from kerneltools import rawfile, sink, subtools
+from kerneltools.log import Log, shown
+from kerneltools.publication import Publication, TypeSummary
+from kerneltools.run import Run
+
+USAGE = """usage: kerneltools-post-process [DIR]
+
+Turns what the kernel tool collected in DIR (default: the current directory) into
+CDM metrics under DIR/postprocess, and prints a table of them.
+Environment: TOOLBOX_HOME, where toolbox's metrics API is found (else a built-in
+writer makes the same files).
+Exit: 0 all that is there was published; 1 something was lost or unreadable; 2 usage.
+"""
+POSTPROCESS = "postprocess"
+PRIMARY_METRIC = "ipc"
+
+
+def _error(message: str) -> None:
+    print(f"ERROR: {message}", file=sys.stderr)
+
+
+def _directory(arguments: list[str]) -> Optional[Path]:
+    """The data directory that the arguments name; None, with the error said, where they are no usage."""
+    if len(arguments) > 1 or (arguments and arguments[0].startswith("-")):
+        _error(f"{shown(' '.join(arguments))}: accepted is at most one directory, or --help")
+        return None
+    directory = Path(arguments[0] if arguments else ".")
+    if not directory.is_dir():
+        _error(f"{shown(str(directory))}: no such directory; accepted is the data directory of a run")
+        return None
+    return directory
+
+
+def process(run: Run, output: Path) -> list[Publication]:
+    """Publish what each subtool left in the run's directory into `output`; one that fails leaves the others whole."""
+    publications = []
+    launched = {subtool for subtool, _ in run.clock}
+    for subtool, module in subtools.modules().items():
+        path = next(filter(None, (rawfile.find(run.directory, name) for name in module.OUTPUTS)), None)
+        if path is None:
+            if subtool in launched:
+                run.log.lost(subtool, "was started, but its output is not here", ", ".join(module.OUTPUTS))
+            continue
+        publication = Publication(output, subtool, run.catalogue, run.log)
+        try:
+            module.publish(run, rawfile.RawFile(path), publication)
+            publication.finish()
+        except Exception as error:  # whatever one subtool's data does, the others are published
+            publication.abandon()
+            run.log.lost(subtool, "nothing is published", f"{type(error).__name__}: {shown(str(error))}")
+            if not isinstance(error, OSError):
+                traceback.print_exc()
+        publications.append(publication)
+    return publications
+
+
+def write_summary_file(publications: list[Publication], output: Path) -> None:
+    """Write post-process-data.json, whole or not at all."""
+    types = [row.type for publication in publications for row in publication.summary()]
+    primary = PRIMARY_METRIC if PRIMARY_METRIC in types else next(iter(types), None)
+    document: dict[str, object] = {
+        "rickshaw-bench-metric": {"schema": {"version": "2021.04.12"}},
+        "tool": "kernel",
+        "primary-period": "measurement",
+    }
+    if primary is not None:
+        document["primary-metric"] = primary
+    prefixes = [prefix for publication in publications for prefix in publication.prefixes]
+    document["periods"] = [{"name": "measurement", "metric-files": prefixes}]
+    unfinished = output / ".post-process-data.json"
+    unfinished.write_text(json.dumps(document, indent=4) + "\n", encoding="utf-8")
+    os.replace(unfinished, output / "post-process-data.json")
+
+
+def table(rows: list[TypeSummary]) -> list[str]:
+    """The closing table as lines of text."""
+    head = ("type", "unit", "series", "samples", "mean", "min", "max")
+    cells = [head]
+    cells += [
+        (shown(row.type), row.unit, str(row.series), str(row.samples), f"{row.mean:.6g}", f"{row.least:.6g}", f"{row.greatest:.6g}")
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+    return [
+        "  ".join(cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths))).rstrip()
+        for line in cells
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Post-process the directory that the command line names; the exit code is in USAGE."""
+    if arguments in (["--help"], ["-h"]):
+        print(USAGE, end="")
+        return 0
+    directory = _directory(arguments)
+    if directory is None:
+        return 2
+    log = Log()
+    output = directory / POSTPROCESS
+    try:
+        output.mkdir(exist_ok=True)
+        sink.remove_stale(output)
+        publications = process(Run(directory, log), output)
+        write_summary_file(publications, output)
+    except OSError as error:
+        log.write()
+        _error(f"{shown(str(output))} cannot be written: {error}")
+        return 1
+    log.write()
+    rows = [row for publication in publications for row in publication.summary()]
+    if rows:
+        print("\n".join(table(rows)))
+    else:
+        print("nothing to publish: no output of a subtool that yields metrics, or no sample in it")
+    return 1 if log.any_loss else 0

@@ -1,0 +1,148 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""What one subtool publishes: its series and samples on their way into metric files, and their summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Optional, Union
+
+from kerneltools.catalogue import Metric
+from kerneltools.clock import Interval
+from kerneltools.log import Log
+from kerneltools.sink import MetricFiles
+
+REACH_BACK = 3  # missing intervals of its own series that a sample may cover
+SIGNIFICANT_DIGITS = 7
+
+Value = Union[int, float]
+
+
+def significant(value: float) -> float:
+    """A derived value, rounded to the digits that are published."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+
+
+class TypeSummary(NamedTuple):
+    """What was published of one type: unit, series, samples, and over the samples the mean (weighted by their
+    duration, as CDM weighs them), least and greatest value."""
+
+    type: str
+    unit: str
+    series: int
+    samples: int
+    mean: float
+    least: Value
+    greatest: Value
+
+
+class _Total:
+    """Running figures of one type."""
+
+    __slots__ = ("duration", "greatest", "least", "order", "samples", "series", "unit", "weighted")
+
+    def __init__(self, unit: str, order: tuple[int, int]) -> None:
+        self.unit = unit
+        self.order = order
+        self.series = 0
+        self.samples = 0
+        self.duration = 0
+        self.weighted = 0.0
+        self.least: Optional[Value] = None
+        self.greatest: Optional[Value] = None
+
+
+class _Series:
+    """Where one series stands: its handle in the files, the end and ordinal of its last sample."""
+
+    __slots__ = ("described", "end", "handle", "ordinal", "total")
+
+    def __init__(self, handle: int, total: _Total, described: str) -> None:
+        self.handle = handle
+        self.total = total
+        self.described = described
+        self.end = -1
+        self.ordinal = -1
+
+
+class Publication:
+    """The metric files of one subtool. Call `expect` once, then `series` and `sample`, then `finish`."""
+
+    def __init__(self, directory: Path, subtool: str, catalogue: list[Metric], log: Log) -> None:
+        self._directory = directory
+        self._subtool = subtool
+        self._order = {metric.type: number for number, metric in enumerate(catalogue)}
+        self._log = log
+        self._files: Optional[MetricFiles] = None
+        self._series: list[_Series] = []
+        self._totals: dict[str, _Total] = {}
+        self.prefixes: list[str] = []
+
+    def expect(self, intervals: int) -> None:
+        """Say how many samples a series can have at most, by which series are spread over metric files."""
+        self._files = MetricFiles(self._directory, self._subtool, rows_per_series=max(1, intervals))
+
+    def series(self, metric: Metric, names: dict[str, str], metric_type: Optional[str] = None, unit: Optional[str] = None) -> int:
+        """Register a series of `metric`; names are its breakouts. Where the metric is open (<event>), metric_type is
+        the type to publish under and unit what the collector says it is in."""
+        assert self._files is not None, "expect() comes first"
+        descriptor = metric.descriptor(metric_type)
+        published_type = descriptor["type"]
+        total = self._totals.get(published_type)
+        if total is None:
+            total = _Total(metric.unit if unit is None else unit, (self._order[metric.type], len(self._totals)))
+            self._totals[published_type] = total
+        described = published_type + "".join(f" {name}={value}" for name, value in names.items())
+        self._series.append(_Series(self._files.series(descriptor, names), total, described))
+        return len(self._series) - 1
+
+    def sample(self, series: int, interval: Interval, value: Value) -> None:
+        """Publish `value` for an interval of a series, later than all its earlier ones.
+
+        The sample begins where the previous one of its series ended, over at most REACH_BACK missing intervals;
+        beyond that the hole stays and is counted in the log.
+        """
+        state = self._series[series]
+        begin, end, _, ordinal = interval
+        total = state.total
+        if state.ordinal < 0:
+            total.series += 1
+        elif ordinal - state.ordinal - 1 <= REACH_BACK:
+            begin = state.end + 1
+        else:
+            missing = ordinal - state.ordinal - 1
+            self._log.note(self._subtool, "holes (more than 3 intervals without a value)", f"{state.described}, {missing} intervals")
+        assert self._files is not None
+        self._files.sample(state.handle, begin, end, value)
+        state.end = end
+        state.ordinal = ordinal
+        duration = end - begin + 1
+        total.samples += 1
+        total.duration += duration
+        total.weighted += value * duration
+        if total.least is None or value < total.least:
+            total.least = value
+        if total.greatest is None or value > total.greatest:
+            total.greatest = value
+
+    def finish(self) -> None:
+        """Complete the metric files and put them where the indexer looks."""
+        if self._files is not None:
+            self.prefixes = self._files.finish()
+
+    def abandon(self) -> None:
+        """Leave no metric file of this publication, and no summary either."""
+        if self._files is not None:
+            self._files.abandon()
+        self._totals = {}
+        self.prefixes = []
+
+    def summary(self) -> list[TypeSummary]:
+        """What was published, in the catalogue's order."""
+        rows = []
+        for metric_type, total in sorted(self._totals.items(), key=lambda item: item[1].order):
+            if total.least is not None and total.greatest is not None:
+                mean = total.weighted / total.duration
+                rows.append(TypeSummary(metric_type, total.unit, total.series, total.samples, mean, total.least, total.greatest))
+        return rows

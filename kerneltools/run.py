@@ -1,0 +1,36 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""One run's data directory: what every subtool's module may ask about it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from kerneltools import catalogue, clock, topology
+from kerneltools.catalogue import Metric
+from kerneltools.log import Log
+
+
+class Run:
+    """A data directory, with its clock file, CPU topology and the log that collects what is to be said about it."""
+
+    def __init__(self, directory: Path, log: Log) -> None:
+        self.directory = directory
+        self.log = log
+        self.clock = clock.read_clock(directory, log)
+
+    @cached_property
+    def topology(self) -> dict[int, dict[str, str]]:
+        """Breakout names per CPU (kerneltools.topology.read)."""
+        return topology.read(self.directory)
+
+    @cached_property
+    def catalogue(self) -> list[Metric]:
+        """All metrics of all subtools."""
+        return catalogue.load()
+
+    def metrics(self, subtool: str) -> list[Metric]:
+        """The metrics of one subtool, in the catalogue's order."""
+        return [metric for metric in self.catalogue if metric.subtool == subtool]

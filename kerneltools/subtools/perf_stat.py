@@ -1,0 +1,305 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""perf-stat: the counters of `perf stat -a -I --json`, and the ratios and rates that the catalogue derives from them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple, Optional
+
+from kerneltools import perf_json
+from kerneltools.catalogue import SECONDS, Metric
+from kerneltools.clock import Interval, Timeline, start_of_counting
+from kerneltools.log import Log, shown
+from kerneltools.perf_event import Event, parse_event, place, place_names
+from kerneltools.perf_json import Record
+from kerneltools.publication import Publication, Value, significant
+from kerneltools.rawfile import RawFile
+from kerneltools.run import Run
+
+SUBTOOL = "perf-stat"
+OUTPUTS = ("perf-stat-output.json",)
+
+# A counter from here on went wild: perf subtracted a greater count from a smaller one.
+GREATEST_COUNT = 2**63
+# perf prints counters with this many decimals
+DECIMALS = 6
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
+UNCOUNTED = ("<not counted>", "<not supported>")
+
+Counter = tuple[str, str]  # metric type and device ("" but on machines with several kinds of core)
+Place = tuple[str, str]  # perf's key and value
+
+
+class Derived(NamedTuple):
+    """A catalogue row bound to counters of this run; denominator None stands for the interval's length."""
+
+    metric: Metric
+    numerator: Counter
+    denominator: Optional[Counter]
+
+
+def read_counter(text: object) -> Optional[Value]:
+    """The value of a counter, None where it was not counted; whole counts are integers.
+
+    Raises ValueError where it is no number and OverflowError where no counter can have it (below 0, 2^63 and more).
+    """
+    if text in UNCOUNTED:
+        return None
+    if isinstance(text, str) and _NUMBER.fullmatch(text):
+        whole, _, decimals = text.partition(".")
+        value: Value = float(text) if decimals.strip("0") else int(whole)
+    elif isinstance(text, (int, float)) and not isinstance(text, bool):
+        value = int(text) if text == text // 1 else text
+    else:
+        raise ValueError("no number")
+    if not math.isfinite(value):
+        raise ValueError("no number")
+    if not 0 <= value < GREATEST_COUNT:
+        raise OverflowError("out of range")
+    return value
+
+
+class Counters:
+    """Which counters an output holds and what can be derived from them, decided once for the whole run.
+
+    events: as perf_json.survey gives them: per spelling of perf, whether it was ever counted.
+    """
+
+    def __init__(self, events: dict[str, bool], metrics: list[Metric], log: Log) -> None:
+        self._parsed = {text: parse_event(text) for text in events}
+        counted = [self._parsed[text] for text, ever in events.items() if ever]
+        never = [shown(text) for text, ever in events.items() if not ever]
+        if never:
+            log.note(SUBTOOL, "events that were never counted: " + ", ".join(never))
+        core_pmus = {event.pmu for event in counted if event.is_core}
+        self.is_hybrid = len(core_pmus) > 1
+        self._families: dict[str, str] = {}
+        for event in counted:
+            self._families.setdefault(event.type, event.family if not event.is_core else "")
+        self._counters: dict[str, tuple[Counter, Event]] = {}
+        present = {self.of(text)[0]: self._parsed[text] for text, ever in events.items() if ever}
+        self.derived = self._derive(present, metrics, log)
+
+    def of(self, text: str) -> tuple[Counter, Event]:
+        """The counter for an event as perf spells it, and the event taken apart."""
+        found = self._counters.get(text)
+        if found is None:
+            event = self._parsed.get(text) or parse_event(text)
+            metric_type = event.type
+            family = "" if event.is_core else event.family
+            if self._families.get(metric_type, family) != family and not event.name.endswith("/"):
+                # another PMU has an event of this name: it must not count as this one
+                metric_type = f"{event.family}/{event.name}/{event.modifiers}"
+            found = (metric_type, event.pmu if event.is_core and self.is_hybrid else ""), event
+            self._counters[text] = found
+        return found
+
+    @staticmethod
+    def _derive(present: dict[Counter, Event], metrics: list[Metric], log: Log) -> list[Derived]:
+        """Bind each ratio and rate to counters: the unmodified ones, else those of the only modifier they share."""
+        by_name: dict[str, dict[str, dict[str, Counter]]] = {}  # event name -> modifiers -> device -> counter
+        for counter, event in present.items():
+            if counter[0] == event.type:
+                by_name.setdefault(event.name, {}).setdefault(event.modifiers, {})[counter[1]] = counter
+        derived = []
+        for metric in metrics:
+            if not metric.denominator:
+                continue
+            numerators = by_name.get(metric.numerator, {})
+            denominators = numerators if metric.denominator == SECONDS else by_name.get(metric.denominator, {})
+            shared = [modifiers for modifiers in numerators if modifiers in denominators]
+            if "" not in shared and len(shared) != 1:
+                if numerators and denominators:
+                    spelled = sorted({name for devices in (*numerators.values(), *denominators.values()) for name, _ in devices.values()})
+                    log.note(
+                        SUBTOOL,
+                        f"no {metric.type}: " + ("several modifiers could give it" if shared else "its events share no modifier")
+                        + f" ({', '.join(map(shown, spelled))}); it takes the unmodified pair or one modifier that both have",
+                    )
+                continue
+            modifiers = "" if "" in shared else shared[0]
+            for device, numerator in numerators[modifiers].items():
+                if metric.denominator == SECONDS:
+                    derived.append(Derived(metric, numerator, None))
+                elif device in denominators[modifiers]:
+                    derived.append(Derived(metric, numerator, denominators[modifiers][device]))
+        return derived
+
+
+class _Block:
+    """What was counted in one interval: per place and counter the value (None: not counted), per counter the lowest
+    share of the time that it ran."""
+
+    def __init__(self) -> None:
+        self.values: dict[Place, dict[Counter, Optional[Value]]] = {}
+        self.running: dict[Counter, float] = {}
+        self._instances: dict[tuple[Place, Counter], dict[str, Optional[Value]]] = {}
+
+    def add(self, where: Place, counter: Counter, event: Event, value: Optional[Value], running: object) -> None:
+        at_place = self.values.setdefault(where, {})
+        if event.is_numbered:
+            instances = self._instances.setdefault((where, counter), {})
+            if event.pmu in instances:
+                return
+            instances[event.pmu] = value
+            counts = [count for count in instances.values() if count is not None]
+            # a sum with a part missing would be a count that nobody counted
+            at_place[counter] = _sum(counts) if len(counts) == len(instances) else None
+        elif at_place.get(counter) is None:
+            at_place[counter] = value
+        else:
+            return
+        if value is not None and isinstance(running, (int, float)) and 0 <= running:
+            self.running[counter] = min(running, self.running.get(counter, running))
+
+
+def _sum(counts: list[Value]) -> Value:
+    if all(isinstance(count, int) for count in counts):
+        return sum(counts)
+    return round(math.fsum(counts), DECIMALS)
+
+
+class _Series:
+    """The series of this output, registered as they appear."""
+
+    def __init__(self, run: Run, publication: Publication, metrics: list[Metric], counters: Counters) -> None:
+        self._topology = run.topology
+        self._publication = publication
+        self._known: dict[tuple[Any, ...], int] = {}
+        self._counters = counters
+        self._event_metric = next(metric for metric in metrics if metric.field == "counter")
+        self._running_metric = next(metric for metric in metrics if metric.field == "pcnt-running")
+
+    def _names(self, where: Place, device: str) -> dict[str, str]:
+        names = place_names(*where, self._topology) or {}
+        if device:
+            names["device"] = device
+        return names
+
+    def of_counter(self, where: Place, counter: Counter, unit: str) -> int:
+        """The series of an event's own counts, in perf's unit ("msec", "Joules", mostly none)."""
+        key = (where, counter)
+        if key not in self._known:
+            metric_type, device = counter
+            self._known[key] = self._publication.series(self._event_metric, self._names(where, device), metric_type, unit)
+        return self._known[key]
+
+    def of_derived(self, where: Place, derived: Derived) -> int:
+        """The series of a ratio or rate."""
+        device = derived.numerator[1]
+        key = (where, derived.metric.type, device)
+        if key not in self._known:
+            self._known[key] = self._publication.series(derived.metric, self._names(where, device))
+        return self._known[key]
+
+    def of_running(self, counter: Counter) -> int:
+        """The series that tells how much of the time an event was counted."""
+        key = ("", counter)
+        if key not in self._known:
+            metric_type, device = counter
+            names = {"counter": metric_type, **({"device": device} if device else {})}
+            self._known[key] = self._publication.series(self._running_metric, names)
+        return self._known[key]
+
+
+class _Reader:
+    """Sums up the records of an interval; remembers what the log is to say of the whole output."""
+
+    def __init__(self, run: Run, counters: Counters) -> None:
+        self._log = run.log
+        self._topology = run.topology
+        self._counters = counters
+        self._aggregation: Optional[str] = None
+        self._attributable: dict[Place, bool] = {}
+        self.units: dict[Counter, str] = {}
+
+    def block(self, records: list[Record]) -> _Block:
+        block = _Block()
+        for record in records:
+            text = record.get("event")
+            if not isinstance(text, str) or "counter-value" not in record:
+                continue  # a further metric of the event above
+            where = place(record)
+            if where not in self._attributable:
+                self._attributable[where] = self._can_attribute(where)
+            if not self._attributable[where]:
+                self._log.lost(SUBTOOL, "records that cannot be attributed to a place of this aggregation", shown("=".join(where)))
+                continue
+            counter, event = self._counters.of(text)
+            if counter not in self.units:
+                self.units[counter] = str(record.get("unit") or "")
+            try:
+                value = read_counter(record["counter-value"])
+            except (ValueError, OverflowError) as error:
+                self._log.lost(
+                    SUBTOOL, f"counter values that are {error} are not published", f"{shown(text)}: {shown(str(record['counter-value']))}"
+                )
+                value = None
+            block.add(where, counter, event, value, record.get("pcnt-running"))
+        return block
+
+    def _can_attribute(self, where: Place) -> bool:
+        """Whether the place can be named, and is of the same kind as all: totals beside their parts count twice."""
+        if place_names(*where, self._topology) is None:
+            return False
+        if self._aggregation is None:
+            self._aggregation = where[0]
+            if where[0] == "cpu" and not self._topology:
+                self._log.note(SUBTOOL, "no CPU topology in the data directory: breakouts have the CPU's number only")
+        return where[0] == self._aggregation
+
+
+def publish(run: Run, raw: RawFile, publication: Publication) -> None:
+    """Publish every counter, ratio and rate of a perf-stat output, for every place it was counted in."""
+    log = run.log
+    metrics = run.metrics(SUBTOOL)
+    survey = perf_json.survey(raw)
+    times = survey.times
+    if not len(times):
+        log.note(SUBTOOL, f"{raw.path.name} holds no interval")
+    start = start_of_counting(run.clock, SUBTOOL, times.last, survey.tail_damage, raw.mtime, log) if len(times) else 0.0
+    counters = Counters(survey.events, metrics, log)
+    publication.expect(len(times))
+    series = _Series(run, publication, metrics, counters)
+    reader = _Reader(run, counters)
+    gaps: dict[tuple[Place, Counter], int] = {}
+    published: set[tuple[Place, Counter]] = set()
+    for interval, records in perf_json.intervals(raw, Timeline(start, times.typical), SUBTOOL, log):
+        block = reader.block(records)
+        for where, values in block.values.items():
+            for counter, value in values.items():
+                if value is None:
+                    gaps[where, counter] = gaps.get((where, counter), 0) + 1
+                else:
+                    published.add((where, counter))
+                    publication.sample(series.of_counter(where, counter, reader.units[counter]), interval, value)
+            for derived in counters.derived:
+                value = _derived_value(derived, values, interval, log)
+                if value is not None:
+                    publication.sample(series.of_derived(where, derived), interval, value)
+        for counter, running in block.running.items():
+            publication.sample(series.of_running(counter), interval, running)
+    _note_gaps(gaps, published, log)
+
+
+def _derived_value(derived: Derived, values: dict[Counter, Optional[Value]], interval: Interval, log: Log) -> Optional[Value]:
+    """numerator / denominator * scale; None where one was not counted or the denominator is 0."""
+    numerator = values.get(derived.numerator)
+    denominator = interval.seconds if derived.denominator is None else values.get(derived.denominator)
+    if numerator is None or denominator is None:
+        return None
+    if denominator == 0:
+        log.note(SUBTOOL, f"no {derived.metric.type} where {derived.metric.denominator} is 0")
+        return None
+    return significant(numerator / denominator * derived.metric.scale)
+
+
+def _note_gaps(gaps: dict[tuple[Place, Counter], int], published: set[tuple[Place, Counter]], log: Log) -> None:
+    """Say which events were not counted in some intervals. A counter that never ran in a place is no loss there: the
+    other kind of core does not have it."""
+    for (where, counter), times in gaps.items():
+        if (where, counter) in published:
+            log.note(SUBTOOL, f"{shown(counter[0])}: not counted in some intervals", "=".join(where) if where[0] else "", times)
