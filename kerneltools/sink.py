@@ -10,6 +10,8 @@ A row of the CSV is `idx,begin,end,value`: times are ms since the epoch, both in
 series' descriptor, `{"idx", "desc", "names"}`, in the JSON list beside it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import importlib.util
@@ -24,14 +26,15 @@ import shutil
 import sys
 import tempfile
 import types
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Set, TextIO, Tuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Protocol, TextIO, Union
 
 log = logging.getLogger("kerneltools")
 
 Number = Union[int, float]
-Descriptor = Dict[str, str]
-Breakouts = Dict[str, str]
+Descriptor = dict[str, str]
+Breakouts = dict[str, str]
 
 # Measured on 400 000 rows of 400 series (Python 3.11): preset 0 costs 1.1 us a row, 1 costs 1.8, lzma's default 23;
 # files of 0 and 1 are equally large, 1.4 times those of the default.
@@ -46,7 +49,7 @@ PRIVATE_PREFIX = ".partial-"  # must not begin like a metric file: rickshaw woul
 class Sink(Protocol):
     """The interface of toolbox's CDMMetrics, one instance for each metric file."""
 
-    def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: Dict[str, Any]) -> int: ...
+    def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int: ...
 
     def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: Optional[int] = None) -> None: ...
 
@@ -59,12 +62,10 @@ def check_descriptor(desc: Descriptor) -> None:
     if desc.get("class") not in CLASSES:
         raise ValueError(f"{what}: class {desc.get('class')!r} is not one of {', '.join(CLASSES)}")
     if "default-aggregation" in desc and desc["default-aggregation"] not in AGGREGATIONS:
-        raise ValueError(
-            f"{what}: default-aggregation {desc['default-aggregation']!r} is not one of {', '.join(AGGREGATIONS)}"
-        )
+        raise ValueError(f"{what}: default-aggregation {desc['default-aggregation']!r} is not one of {', '.join(AGGREGATIONS)}")
 
 
-def series_identity(desc: Descriptor, names: Breakouts) -> Tuple[str, str, Tuple[Tuple[str, str], ...]]:
+def series_identity(desc: Descriptor, names: Breakouts) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """What makes two samples of one metric file belong together: source, type and breakouts in any order."""
     return desc["source"], desc["type"], tuple(sorted((name, str(value or "x")) for name, value in names.items()))
 
@@ -74,10 +75,15 @@ def metric_prefix(file_id: str) -> str:
     return f"metric-data-{file_id}"
 
 
+def open_rows(directory: Union[str, Path], file_id: str) -> TextIO:
+    """A new CSV of a metric file, compressed cheaply."""
+    return lzma.open(os.path.join(directory, f"{metric_prefix(file_id)}.csv.xz"), "wt", preset=LZMA_PRESET)
+
+
 class _OpenRow:
     """The row of a series that may still grow."""
 
-    __slots__ = ("begin", "end", "value", "earlier_rows")
+    __slots__ = ("begin", "earlier_rows", "end", "value")
 
     def __init__(self, begin: Optional[int], end: int, value: Number) -> None:
         self.begin = begin
@@ -100,17 +106,17 @@ class BuiltinSink:
     def __init__(self, output_dir: Union[str, Path] = "postprocess") -> None:
         self.output_dir = Path(output_dir)
         self.output_dir.mkdir(parents=True, exist_ok=True)
-        self.metric_data_fh: Dict[str, TextIO] = {}
+        self.metric_data_fh: dict[str, TextIO] = {}
         self._restart()
 
     def _restart(self) -> None:
         self._file_id: Optional[str] = None
-        self._indices: Dict[Any, int] = {}
-        self._described: List[Tuple[Descriptor, Breakouts]] = []
-        self._open_rows: Dict[int, _OpenRow] = {}
+        self._indices: dict[Any, int] = {}
+        self._described: list[tuple[Descriptor, Breakouts]] = []
+        self._open_rows: dict[int, _OpenRow] = {}
         self._write: Callable[[str], Any] = _refuse_to_write
 
-    def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: Dict[str, Any]) -> int:
+    def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int:
         """Add a sample (`end` in ms since the epoch, `value`, optionally `begin`) and return its series' index.
 
         Raises ValueError on a series' first sample if its descriptor is not one that CDM knows (check_descriptor).
@@ -125,9 +131,7 @@ class BuiltinSink:
         check_descriptor(desc)
         row = _OpenRow(sample.get("begin"), sample["end"], sample["value"])
         if self._file_id is None:
-            path = self.output_dir / f"{metric_prefix(file_id)}.csv.xz"
-            rows = lzma.open(path, "wt", preset=LZMA_PRESET)
-            self.metric_data_fh[file_id] = rows
+            rows = self.metric_data_fh[file_id] = open_rows(self.output_dir, file_id)
             self._write = rows.write
             self._file_id = file_id
         idx = self._indices[identity] = len(self._described)
@@ -185,14 +189,14 @@ class _WithoutIndex:
 
     def __init__(self, toolbox: Any) -> None:
         self._toolbox = toolbox
-        self._indices: Dict[Any, int] = {}
-        self._logged: List[Tuple[str, Descriptor, Breakouts]] = []
+        self._indices: dict[Any, int] = {}
+        self._logged: list[tuple[str, Descriptor, Breakouts]] = []
 
     @property
-    def metric_data_fh(self) -> Dict[str, TextIO]:
+    def metric_data_fh(self) -> dict[str, TextIO]:
         return self._toolbox.metric_data_fh
 
-    def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: Dict[str, Any]) -> int:
+    def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int:
         identity = series_identity(desc, names)
         idx = self._indices.get(identity)
         if idx is not None:
@@ -227,7 +231,7 @@ class _WithoutIndex:
         return prefix
 
 
-_warned: Set[str] = set()
+_warned: set[str] = set()
 
 
 def _warn_once(message: str) -> None:
@@ -238,7 +242,7 @@ def _warn_once(message: str) -> None:
 
 
 def toolbox_sink(output_dir: Union[str, Path]) -> Optional[Sink]:
-    """Toolbox's sink writing to `output_dir`; None without TOOLBOX_HOME, or (with a warning) if nothing there is usable.
+    """Toolbox's sink writing to `output_dir`; None without TOOLBOX_HOME, or, with a warning, without a usable one.
 
     Whatever its age (from May 2021 on) it writes to `output_dir`, with LZMA_PRESET as far as it lets its output be
     opened for it.
@@ -250,11 +254,9 @@ def toolbox_sink(output_dir: Union[str, Path]) -> Optional[Sink]:
     for load in (_cdm_metrics, _deprecated_metrics):
         try:
             with _on_module_path(os.path.join(home, "python")):
-                make_sink = load()
+                return load(str(output_dir))
         except Exception as failure:  # others' code of any age: nothing in it may cost the run its metrics
             failures.append(f"{type(failure).__name__}: {failure}")
-        else:
-            return make_sink(str(output_dir))
     reason = "; ".join(" ".join(failure.split()) for failure in dict.fromkeys(failures))
     _warn_once(f"toolbox in {home} cannot be used ({reason}): writing the same metric files without it")
     return None
@@ -275,53 +277,44 @@ def _on_module_path(directory: str) -> Iterator[None]:
             sys.path.remove(directory)
 
 
-def _cdm_metrics() -> Callable[[str], Sink]:
-    """What makes a sink of toolbox.cdm_metrics.CDMMetrics."""
+def _cdm_metrics(output_dir: str) -> Sink:
+    """A sink of toolbox.cdm_metrics.CDMMetrics."""
     current = importlib.import_module("toolbox.cdm_metrics").CDMMetrics
     if hasattr(current, "log_sample_by_idx"):
-        return lambda output_dir: _with_low_preset(current, output_dir)(output_dir)
-
-    module = _private_copy("toolbox.cdm_metrics")  # of May and June 2026
+        return _with_low_preset(current, output_dir)(output_dir)
+    # May and June 2026: some write to the current directory, and one removes its metric-data-* at the first sample.
+    module = _private_copy("toolbox.cdm_metrics", output_dir)
     former = module.CDMMetrics
-    former._cleaned_up = True  # one of them removes metric-data-* of the current directory at its first sample
-
+    former._cleaned_up = True
     takes_directory = "output_dir" in inspect.signature(former).parameters
-
-    def make_sink(output_dir: str) -> Sink:
-        _write_into(module, output_dir)
-        return _WithoutIndex(former(output_dir) if takes_directory else former())
-
-    return make_sink
+    return _WithoutIndex(former(output_dir) if takes_directory else former())
 
 
-def _deprecated_metrics() -> Callable[[str], Sink]:
-    """What makes a sink of the toolbox.metrics module; its state is global, so each sink needs a copy."""
-    module = _private_copy("toolbox.metrics")
-
-    def make_sink(output_dir: str) -> Sink:
-        module.output_dir = output_dir
-        _write_into(module, output_dir)
-        return _WithoutIndex(module)
-
-    return make_sink
+def _deprecated_metrics(output_dir: str) -> Sink:
+    """A sink of the toolbox.metrics module; its state is global, so each sink needs a copy."""
+    module = _private_copy("toolbox.metrics", output_dir)
+    module.output_dir = output_dir
+    return _WithoutIndex(module)
 
 
 def _with_low_preset(cdm_metrics: type, output_dir: str) -> type:
     """CDMMetrics as it is, but for the CSV being open already at its first sample, with LZMA_PRESET."""
 
     class CheaplyCompressed(cdm_metrics):  # type: ignore[misc,valid-type]
-        def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: Dict[str, Any]) -> int:
+        def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int:
             handles = getattr(self, "metric_data_fh", None)
             if isinstance(handles, dict) and file_id not in handles:
-                path = os.path.join(output_dir, f"{metric_prefix(file_id)}.csv.xz")
-                handles[file_id] = lzma.open(path, "wt", preset=LZMA_PRESET)
+                handles[file_id] = open_rows(output_dir, file_id)
             return super().log_sample(file_id, desc, names, sample)
 
     return CheaplyCompressed
 
 
-def _private_copy(name: str) -> Any:
-    """A module of that source, executed anew and entered nowhere. ImportError if there is none."""
+def _private_copy(name: str, output_dir: str) -> Any:
+    """A module of that source, executed anew and entered nowhere, that opens its files in `output_dir` with LZMA_PRESET.
+
+    Left alone, it opens them in the current directory before June 2026. ImportError if there is no such module.
+    """
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise ImportError(f"no module {name}")
@@ -333,16 +326,13 @@ def _private_copy(name: str) -> Any:
     private.loader.exec_module(module)
     if not hasattr(module, "lzma"):
         raise ImportError(f"{spec.origin} is older than May 2021 and does not compress")
-    return module
-
-
-def _write_into(module: Any, output_dir: str) -> None:
-    """Let a private copy open its files in `output_dir`, with LZMA_PRESET. Left alone, before June 2026, it takes the cwd."""
 
     def open_there(filename: str, mode: str) -> Any:
         return lzma.open(os.path.join(output_dir, os.path.basename(filename)), mode, preset=LZMA_PRESET)
 
-    module.lzma = types.SimpleNamespace(open=open_there)
+    os.makedirs(output_dir, exist_ok=True)
+    vars(module)["lzma"] = types.SimpleNamespace(open=open_there)
+    return module
 
 
 class _ApartInt(int):
@@ -378,7 +368,7 @@ def _apart(value: Number, previous: Number) -> Number:
 
 
 class _Series:
-    __slots__ = ("desc", "names", "end", "value", "idx", "log")
+    __slots__ = ("desc", "end", "idx", "log", "names", "value")
 
     def __init__(self, desc: Descriptor, names: Breakouts) -> None:
         self.desc = desc
@@ -416,10 +406,10 @@ class MetricFiles:
         self._postprocess_dir = Path(postprocess_dir)
         self._file_id = file_id
         self._series_per_file = max(1, max_rows // max(1, rows_per_series))
-        self._series: List[_Series] = []
-        self._identities: Set[Any] = set()
+        self._series: list[_Series] = []
+        self._identities: set[Any] = set()
         self._sampled = 0  # series that have a sample, and so a place in a file
-        self._files: List[_File] = []
+        self._files: list[_File] = []
         self._private: Optional[Path] = None
         self._damaged = False
 
@@ -495,13 +485,11 @@ class MetricFiles:
     def _open_file(self, number: int) -> None:
         if self._private is None:
             self._postprocess_dir.mkdir(parents=True, exist_ok=True)
-            self._private = Path(
-                tempfile.mkdtemp(prefix=f"{PRIVATE_PREFIX}{self._file_id}-", dir=self._postprocess_dir)
-            ).resolve()
+            self._private = Path(tempfile.mkdtemp(prefix=f"{PRIVATE_PREFIX}{self._file_id}-", dir=self._postprocess_dir))
         file_id = self._file_id if number == 0 else f"{self._file_id}-{number + 1}"
         self._files.append(_File(file_id, open_sink(self._private)))
 
-    def finish(self) -> List[str]:
+    def finish(self) -> list[str]:
         """Publish the files and return their prefixes in order: `["metric-data-perf-stat", "metric-data-perf-stat-2"]`.
 
         Every `.csv.xz` is in its place before the first `.json.xz`, which is what an indexer looks for. If anything
@@ -510,7 +498,7 @@ class MetricFiles:
         """
         if self._private is None:
             return []
-        published: List[Path] = []
+        published: list[Path] = []
         try:
             if self._damaged:
                 raise RuntimeError(f"{self._file_id}: a sample could not be written, so no file is published")
