@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 CATALOGUE = Path(__file__).with_name("catalogue.tsv")
 SOURCE = "kernel"
@@ -31,7 +31,7 @@ class Metric(NamedTuple):
     field: str
     meaning: str
 
-    def descriptor(self, metric_type: Optional[str] = None) -> dict[str, str]:
+    def descriptor(self, metric_type: str | None = None) -> dict[str, str]:
         """The CDM descriptor, under `metric_type` where the row stands for many types (<event>)."""
         return {
             "source": SOURCE,

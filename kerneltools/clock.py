@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-import math
 from array import array
+from itertools import chain
+from operator import sub
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from kerneltools.log import Log, shown
 
 CLOCK_FILE = "kerneltools-clock.txt"
-LONGEST = 1e11  # seconds; no time of a collector, epoch times included, is beyond this
+LAST_EPOCH = 1e11  # seconds; a clock that shows more is none
+LONGEST_RUN = 3e8  # seconds, nine years: no collector counts longer
 PLAUSIBLE_OPENING = 5.0  # seconds a collector may take from its launch until it counts, before the log mentions it
 
 
@@ -42,7 +44,7 @@ def read_clock(data_directory: Path, log: Log) -> dict[tuple[str, str], float]:
         try:
             subtool, moment, text = words
             epoch = float(text)
-            if moment not in ("begin", "end") or not 0 < epoch < LONGEST:
+            if moment not in ("begin", "end") or not 0 < epoch < LAST_EPOCH:
                 raise ValueError
         except ValueError:
             log.note(CLOCK_FILE, "a line that is no '<subtool> begin|end <epoch>' is ignored", shown(line))
@@ -61,9 +63,21 @@ def start_of_counting(
 
     A collector stamps its last interval when it is told to end, so `end - last` is exact where the output is whole.
     """
-    begin, end = clock.get((subtool, "begin")), clock.get((subtool, "end"))
+    return max(0.0, _start_of_counting(clock.get((subtool, "begin")), clock.get((subtool, "end")), subtool, last, tail_damage, mtime, log))
+
+
+def _start_of_counting(
+    begin: float | None, end: float | None, subtool: str, last: float, tail_damage: str, mtime: float, log: Log
+) -> float:
     if end is not None and not tail_damage:
         start = end - last
+        if begin is not None and start - begin < -PLAUSIBLE_OPENING:
+            log.note(
+                subtool,
+                f"times are counted from the launch of the collector: its last time, {last:.3f} s, is {begin - start:.3f} s more than "
+                "passed between launch and end; the node's clock was set back during the run, or that time is damaged",
+            )
+            return begin
         if begin is not None and not 0 <= start - begin <= PLAUSIBLE_OPENING:
             log.note(
                 subtool,
@@ -104,7 +118,7 @@ class Timeline:
     def _ms(self, time: float) -> int:
         return round((self._start + time) * 1000)
 
-    def interval(self, time: float, lines_lost: bool) -> Optional[Interval]:
+    def interval(self, time: float, lines_lost: bool) -> Interval | None:
         """The interval that ends at `time`; None where it is not at least 1 ms later than its predecessor.
 
         lines_lost: whether lines between the previous interval and this one could not be read. Then intervals may be
@@ -125,27 +139,45 @@ class Timeline:
 
 
 class Times:
-    """The times of an output in one pass: how many, the last one, and their usual distance."""
+    """The times of an output in one pass: how many, the last one, and their usual distance.
+
+    outliers: times that are ahead of at least two later ones; the two are believed.
+    """
 
     def __init__(self) -> None:
-        self.last = 0.0
-        self._distances = array("d")
+        self._times = array("d")
+        self._overtaken: list[float] = []
+        self.outliers: set[float] = set()
 
     def add(self, time: float) -> None:
         """Take the next time; one that is not later than the last is no new interval."""
         if time > self.last:
-            self._distances.append(time - self.last)
-            self.last = time
+            self._times.append(time)
+            self._overtaken = []
+            return
+        overtaken = self._overtaken or self._times[-2:-1] or (0.0,)
+        if overtaken[-1] < time < self.last:
+            self._overtaken.append(time)
+        if len(self._overtaken) > 1:
+            self.outliers.add(self._times.pop())
+            self._times.extend(self._overtaken)
+            self._overtaken = []
 
     def __len__(self) -> int:
-        return len(self._distances)
+        return len(self._times)
+
+    @property
+    def last(self) -> float:
+        """The last time; 0.0 where there is none."""
+        return self._times[-1] if self._times else 0.0
 
     @property
     def typical(self) -> float:
         """The median distance in seconds; 0.0 where there is no time at all."""
-        return median(self._distances) if self._distances else 0.0
+        distances = array("d", map(sub, self._times, chain((0.0,), self._times)))
+        return median(distances) if distances else 0.0
 
 
 def is_time(value: object) -> bool:
-    """Whether `value` can be a collector's time in seconds: a finite number, not negative, below LONGEST."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < LONGEST
+    """Whether `value` can be the time since a collector began to count, in seconds: a number from 0 to LONGEST_RUN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < LONGEST_RUN

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Optional, TextIO
+from typing import TextIO
 
 PLACES_SHOWN = 3
 TEXT_SHOWN = 80
@@ -58,7 +58,7 @@ class Log:
             lines.append(line)
         return lines
 
-    def write(self, stream: Optional[TextIO] = None) -> None:
+    def write(self, stream: TextIO | None = None) -> None:
         """Print what was counted (default: standard output, which the runner keeps beside the metrics)."""
         for line in self.lines():
             print(line, file=stream or sys.stdout)

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Optional
 
 from kerneltools import rawfile, sink, subtools
 from kerneltools.log import Log, shown
@@ -33,7 +33,7 @@ def _error(message: str) -> None:
     print(f"ERROR: {message}", file=sys.stderr)
 
 
-def _directory(arguments: list[str]) -> Optional[Path]:
+def _directory(arguments: list[str]) -> Path | None:
     """The data directory that the arguments name; None, with the error said, where they are no usage."""
     if len(arguments) > 1 or (arguments and arguments[0].startswith("-")):
         _error(f"{shown(' '.join(arguments))}: accepted is at most one directory, or --help")
@@ -103,6 +103,8 @@ def table(rows: list[TypeSummary]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Post-process the directory that the command line names; the exit code is in USAGE."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names come from elsewhere, and the caller's locale may be C
     if arguments in (["--help"], ["-h"]):
         print(USAGE, end="")
         return 0

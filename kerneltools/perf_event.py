@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 ALIASES = {
     "cpu-cycles": "cycles",
@@ -111,7 +111,7 @@ def place(record: dict[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def place_names(key: str, value: str, topology: dict[int, dict[str, str]]) -> Optional[dict[str, str]]:
+def place_names(key: str, value: str, topology: dict[int, dict[str, str]]) -> dict[str, str] | None:
     """The breakout names of a place (strings), None where it cannot be attributed.
 
     topology: breakout names per CPU (kerneltools.topology.read); a CPU that is not in it has its number only.
@@ -120,7 +120,7 @@ def place_names(key: str, value: str, topology: dict[int, dict[str, str]]) -> Op
         return {}
     if key == "cpu":
         digits = value[3:] if value[:3].upper() == "CPU" else value
-        if not (digits.isascii() and digits.isdigit()):
+        if not re.fullmatch("[0-9]{1,9}", digits):
             return None
         cpu = int(digits)
         return dict(topology.get(cpu, {"cpu": str(cpu)}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from kerneltools.clock import Interval, Timeline, Times, is_time
 from kerneltools.log import Log, shown
@@ -49,6 +49,14 @@ def parse_line(line: str) -> Record:
     return record
 
 
+class Block(NamedTuple):
+    """One interval with its records in their order; lines_lost: whether some of its lines may have been unreadable."""
+
+    interval: Interval
+    records: list[Record]
+    lines_lost: bool
+
+
 class Survey(NamedTuple):
     """What one quick pass over an output tells before the records are read.
 
@@ -75,7 +83,8 @@ def survey(raw: RawFile) -> Survey:
             record = _record_or_none(line)
             if record is None or not is_time(record.get("interval")):
                 continue
-            known_head = head
+            # where something stands before the interval, this cannot tell one from the next
+            known_head = head if '"interval"' in head else ""
             times.add(float(record["interval"]))
         start = line.find(EVENT_KEY)
         if start >= 0:
@@ -90,7 +99,7 @@ def survey(raw: RawFile) -> Survey:
     return Survey(times, events, raw.damage or _line_damage(last_line, raw.last_line_cut))
 
 
-def _record_or_none(line: str) -> Optional[Record]:
+def _record_or_none(line: str) -> Record | None:
     try:
         return parse_line(line)
     except ValueError:
@@ -103,15 +112,17 @@ def _line_damage(last_line: str, cut: bool) -> str:
     return ""
 
 
-def intervals(raw: RawFile, timeline: Timeline, subtool: str, log: Log) -> Iterator[tuple[Interval, list[Record]]]:
+def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str, log: Log) -> Iterator[Block]:
     """The intervals of an output with their records, in its order; what cannot be read is counted in the log by line.
 
-    An interval that is not later than the one before is dropped and counted.
+    An interval that is not later than the one before, or whose time is among the survey's outliers, is dropped and
+    counted.
     """
     records: list[Record] = []
-    current: Optional[Interval] = None
+    current: Interval | None = None
     current_time = -1.0
-    lines_lost = False
+    lines_lost = False  # since the last good record
+    block_damaged = False
     for number, line in enumerate(raw.lines(), 1):
         if not line or line.isspace() or line.startswith("#"):
             continue
@@ -127,27 +138,34 @@ def intervals(raw: RawFile, timeline: Timeline, subtool: str, log: Log) -> Itera
                 continue
         time = record.get("interval")
         if not is_time(time):
-            if "interval" in record:
-                log.lost(subtool, "records with an interval that is no time", f"line {number}: {shown(line)!r}")
+            if not record.keys().isdisjoint(("interval", "event", "counter-value")):
+                log.lost(subtool, "records without a time", f"line {number}: {shown(line)!r}")
                 lines_lost = True
             continue
         if time != current_time:
             if current is not None:
-                yield current, records
+                yield Block(current, records, block_damaged or lines_lost)
             records = []
             current_time = time
-            previous = timeline.previous
+            block_damaged = lines_lost
+            where = f"line {number}, interval {time} after {timeline.previous}"
+            current = None
+            if time in outliers:
+                log.lost(subtool, "intervals ahead of later ones are dropped", where)
+                lines_lost = True
+                continue
+            too_close = time > timeline.previous
             current = timeline.interval(time, lines_lost)
-            if current is None and time > previous:
-                log.note(subtool, "intervals less than 1 ms after the one before are dropped", f"line {number}, interval {time}")
+            if current is None and too_close:
+                log.note(subtool, "intervals less than 1 ms after the one before are dropped", where)
             elif current is None:
-                log.lost(
-                    subtool, "intervals not later than one before are dropped", f"line {number}, interval {time} after {previous}"
-                )
-        lines_lost = False
+                log.lost(subtool, "intervals not later than one before are dropped", where)
+        block_damaged = block_damaged or lines_lost
+        if time not in outliers:
+            lines_lost = False
         if current is not None:
             records.append(record)
     if current is not None:
-        yield current, records
+        yield Block(current, records, block_damaged or lines_lost)
     if raw.damage:
         log.lost(subtool, f"{raw.path.name} is damaged: what follows the damage is lost", raw.damage)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Union
 
 from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval
@@ -49,8 +49,8 @@ class _Total:
         self.samples = 0
         self.duration = 0
         self.weighted = 0.0
-        self.least: Optional[Value] = None
-        self.greatest: Optional[Value] = None
+        self.least: Value | None = None
+        self.greatest: Value | None = None
 
 
 class _Series:
@@ -74,7 +74,7 @@ class Publication:
         self._subtool = subtool
         self._order = {metric.type: number for number, metric in enumerate(catalogue)}
         self._log = log
-        self._files: Optional[MetricFiles] = None
+        self._files: MetricFiles | None = None
         self._series: list[_Series] = []
         self._totals: dict[str, _Total] = {}
         self.prefixes: list[str] = []
@@ -83,7 +83,7 @@ class Publication:
         """Say how many samples a series can have at most, by which series are spread over metric files."""
         self._files = MetricFiles(self._directory, self._subtool, rows_per_series=max(1, intervals))
 
-    def series(self, metric: Metric, names: dict[str, str], metric_type: Optional[str] = None, unit: Optional[str] = None) -> int:
+    def series(self, metric: Metric, names: dict[str, str], metric_type: str | None = None, unit: str | None = None) -> int:
         """Register a series of `metric`; names are its breakouts. Where the metric is open (<event>), metric_type is
         the type to publish under and unit what the collector says it is in."""
         assert self._files is not None, "expect() comes first"

@@ -8,14 +8,13 @@ from __future__ import annotations
 import lzma
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Optional
 
 READ_BYTES = 1 << 16
 # A call of the decompressor that meets damage gives back nothing of its own: small steps lose little.
 STEP_BYTES = 1 << 12
 
 
-def find(directory: Path, name: str) -> Optional[Path]:
+def find(directory: Path, name: str) -> Path | None:
     """The output `name` in `directory`: the raw file where it is (an archive beside it is not complete), else its .xz."""
     for path in (directory / name, directory / (name + ".xz")):
         if path.is_file():

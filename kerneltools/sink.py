@@ -28,7 +28,7 @@ import tempfile
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, Protocol, TextIO, Union
+from typing import Any, Callable, NamedTuple, Protocol, TextIO, Union
 
 log = logging.getLogger("kerneltools")
 
@@ -51,9 +51,9 @@ class Sink(Protocol):
 
     def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int: ...
 
-    def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: Optional[int] = None) -> None: ...
+    def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: int | None = None) -> None: ...
 
-    def finish_samples(self, dont_delete: bool = False) -> Optional[str]: ...
+    def finish_samples(self, dont_delete: bool = False) -> str | None: ...
 
 
 def check_descriptor(desc: Descriptor) -> None:
@@ -75,7 +75,7 @@ def metric_prefix(file_id: str) -> str:
     return f"metric-data-{file_id}"
 
 
-def open_rows(directory: Union[str, Path], file_id: str) -> TextIO:
+def open_rows(directory: str | Path, file_id: str) -> TextIO:
     """A new CSV of a metric file, compressed cheaply."""
     return lzma.open(os.path.join(directory, f"{metric_prefix(file_id)}.csv.xz"), "wt", preset=LZMA_PRESET)
 
@@ -85,7 +85,7 @@ class _OpenRow:
 
     __slots__ = ("begin", "earlier_rows", "end", "value")
 
-    def __init__(self, begin: Optional[int], end: int, value: Number) -> None:
+    def __init__(self, begin: int | None, end: int, value: Number) -> None:
         self.begin = begin
         self.end = end
         self.value = value
@@ -103,14 +103,14 @@ class BuiltinSink:
     is a ValueError. `output_dir` is created.
     """
 
-    def __init__(self, output_dir: Union[str, Path] = "postprocess") -> None:
+    def __init__(self, output_dir: str | Path = "postprocess") -> None:
         self.output_dir = Path(output_dir)
         self.output_dir.mkdir(parents=True, exist_ok=True)
         self.metric_data_fh: dict[str, TextIO] = {}
         self._restart()
 
     def _restart(self) -> None:
-        self._file_id: Optional[str] = None
+        self._file_id: str | None = None
         self._indices: dict[Any, int] = {}
         self._described: list[tuple[Descriptor, Breakouts]] = []
         self._open_rows: dict[int, _OpenRow] = {}
@@ -139,7 +139,7 @@ class BuiltinSink:
         self._open_rows[idx] = row
         return idx
 
-    def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: Optional[int] = None) -> None:
+    def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: int | None = None) -> None:
         """Add a sample to the series that log_sample returned `idx` for; KeyError if there is none."""
         row = self._open_rows[idx]
         if row.begin is None:
@@ -153,7 +153,7 @@ class BuiltinSink:
             row.value = value
         row.end = end
 
-    def finish_samples(self, dont_delete: bool = False) -> Optional[str]:
+    def finish_samples(self, dont_delete: bool = False) -> str | None:
         """Write what is open and the descriptors; return the files' prefix, None where no sample came.
 
         A series that was 0 throughout is left out unless `dont_delete`.
@@ -209,14 +209,14 @@ class _WithoutIndex:
         self._logged.append((file_id, desc.copy(), names))
         return idx
 
-    def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: Optional[int] = None) -> None:
+    def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: int | None = None) -> None:
         file_id, desc, names = self._logged[idx]
         sample = {"end": end, "value": value}
         if begin is not None:
             sample["begin"] = begin
         self._toolbox.log_sample(file_id, desc, names, sample)
 
-    def finish_samples(self, dont_delete: bool = False) -> Optional[str]:
+    def finish_samples(self, dont_delete: bool = False) -> str | None:
         if not self._logged:
             return None
         for idx, stored in self._toolbox.stored_sample.items():
@@ -241,7 +241,7 @@ def _warn_once(message: str) -> None:
         log.warning(message)
 
 
-def toolbox_sink(output_dir: Union[str, Path]) -> Optional[Sink]:
+def toolbox_sink(output_dir: str | Path) -> Sink | None:
     """Toolbox's sink writing to `output_dir`; None without TOOLBOX_HOME, or, with a warning, without a usable one.
 
     Whatever its age (from May 2021 on) it writes to `output_dir`, with LZMA_PRESET as far as it lets its output be
@@ -262,7 +262,7 @@ def toolbox_sink(output_dir: Union[str, Path]) -> Optional[Sink]:
     return None
 
 
-def open_sink(output_dir: Union[str, Path]) -> Sink:
+def open_sink(output_dir: str | Path) -> Sink:
     """Toolbox's sink where there is one, else the built-in one."""
     return toolbox_sink(output_dir) or BuiltinSink(output_dir)
 
@@ -376,7 +376,7 @@ class _Series:
         self.end = -1  # of the last sample, ms since the epoch
         self.value: Number = math.nan
         self.idx = -1  # in its file
-        self.log: Optional[Callable[..., None]] = None  # the file's log_sample_by_idx, once there was a sample
+        self.log: Callable[..., None] | None = None  # the file's log_sample_by_idx, once there was a sample
 
 
 class _File(NamedTuple):
@@ -410,7 +410,7 @@ class MetricFiles:
         self._identities: set[Any] = set()
         self._sampled = 0  # series that have a sample, and so a place in a file
         self._files: list[_File] = []
-        self._private: Optional[Path] = None
+        self._private: Path | None = None
         self._damaged = False
 
     def series(self, desc: Descriptor, names: Breakouts) -> int:

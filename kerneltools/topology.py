@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Optional
 
 CPU_DIRECTORY = Path("sys/devices/system/cpu")
 
@@ -21,7 +20,7 @@ def cpu_list(text: str) -> list[int]:
     return sorted(cpus)
 
 
-def _read(directory: Path, *names: str) -> Optional[str]:
+def _read(directory: Path, *names: str) -> str | None:
     """The first of the files that can be read, stripped."""
     for name in names:
         try:

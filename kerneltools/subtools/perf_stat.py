@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from kerneltools import perf_json
 from kerneltools.catalogue import SECONDS, Metric
@@ -26,6 +26,7 @@ OUTPUTS = ("perf-stat-output.json",)
 GREATEST_COUNT = 2**63
 # perf prints counters with this many decimals
 DECIMALS = 6
+PERCENT = 100
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
 UNCOUNTED = ("<not counted>", "<not supported>")
 
@@ -38,10 +39,10 @@ class Derived(NamedTuple):
 
     metric: Metric
     numerator: Counter
-    denominator: Optional[Counter]
+    denominator: Counter | None
 
 
-def read_counter(text: object) -> Optional[Value]:
+def read_counter(text: object) -> Value | None:
     """The value of a counter, None where it was not counted; whole counts are integers.
 
     Raises ValueError where it is no number and OverflowError where no counter can have it (below 0, 2^63 and more).
@@ -129,30 +130,30 @@ class Counters:
         return derived
 
 
-class _Block:
+class _Counts:
     """What was counted in one interval: per place and counter the value (None: not counted), per counter the lowest
     share of the time that it ran."""
 
     def __init__(self) -> None:
-        self.values: dict[Place, dict[Counter, Optional[Value]]] = {}
+        self.values: dict[Place, dict[Counter, Value | None]] = {}
         self.running: dict[Counter, float] = {}
-        self._instances: dict[tuple[Place, Counter], dict[str, Optional[Value]]] = {}
+        # of a PMU that is one of several alike: what each of them counted
+        self.instances: dict[tuple[Place, Counter], dict[str, Value | None]] = {}
 
-    def add(self, where: Place, counter: Counter, event: Event, value: Optional[Value], running: object) -> None:
+    def add(self, where: Place, counter: Counter, event: Event, value: Value | None, running: object) -> None:
+        """Take a record; of the same event of the same PMU the first that was counted stays."""
         at_place = self.values.setdefault(where, {})
         if event.is_numbered:
-            instances = self._instances.setdefault((where, counter), {})
-            if event.pmu in instances:
+            at_place.setdefault(counter, None)
+            instances = self.instances.setdefault((where, counter), {})
+            if instances.get(event.pmu) is not None:
                 return
             instances[event.pmu] = value
-            counts = [count for count in instances.values() if count is not None]
-            # a sum with a part missing would be a count that nobody counted
-            at_place[counter] = _sum(counts) if len(counts) == len(instances) else None
         elif at_place.get(counter) is None:
             at_place[counter] = value
         else:
             return
-        if value is not None and isinstance(running, (int, float)) and 0 <= running:
+        if value is not None and isinstance(running, (int, float)) and not isinstance(running, bool) and 0 <= running <= PERCENT:
             self.running[counter] = min(running, self.running.get(counter, running))
 
 
@@ -212,16 +213,21 @@ class _Reader:
         self._log = run.log
         self._topology = run.topology
         self._counters = counters
-        self._aggregation: Optional[str] = None
+        self._aggregation: str | None = None
         self._attributable: dict[Place, bool] = {}
+        self._instances: dict[tuple[Place, Counter], set[str]] = {}
         self.units: dict[Counter, str] = {}
 
-    def block(self, records: list[Record]) -> _Block:
-        block = _Block()
+    def counts(self, records: list[Record], lines_lost: bool) -> _Counts:
+        """The counts in the records of an interval; lines_lost: whether some of its records may be missing."""
+        counts = _Counts()
         for record in records:
             text = record.get("event")
-            if not isinstance(text, str) or "counter-value" not in record:
+            if text is None and "counter-value" not in record:
                 continue  # a further metric of the event above
+            if not isinstance(text, str) or "counter-value" not in record or not parse_event(text).name:
+                self._log.lost(SUBTOOL, "records without an event's name or its count", shown(str(text)))
+                continue
             where = place(record)
             if where not in self._attributable:
                 self._attributable[where] = self._can_attribute(where)
@@ -238,8 +244,23 @@ class _Reader:
                     SUBTOOL, f"counter values that are {error} are not published", f"{shown(text)}: {shown(str(record['counter-value']))}"
                 )
                 value = None
-            block.add(where, counter, event, value, record.get("pcnt-running"))
-        return block
+            counts.add(where, counter, event, value, record.get("pcnt-running"))
+        for (where, counter), instances in counts.instances.items():
+            counts.values[where][counter] = self._sum(where, counter, instances, lines_lost)
+        return counts
+
+    def _sum(self, where: Place, counter: Counter, instances: dict[str, Value | None], lines_lost: bool) -> Value | None:
+        """What the instances of a PMU counted together; None where a part is missing, for half a sum is a number that
+        nobody counted."""
+        known = self._instances.get((where, counter))
+        if known is None and not lines_lost:
+            known = self._instances[where, counter] = set(instances)
+        if known is None or not known.issubset(instances):
+            self._log.lost(SUBTOOL, "sums over PMU instances with a part missing are not published", shown(counter[0]))
+            return None
+        known.update(instances)
+        values = [value for value in instances.values() if value is not None]
+        return _sum(values) if len(values) == len(instances) else None
 
     def _can_attribute(self, where: Place) -> bool:
         """Whether the place can be named, and is of the same kind as all: totals beside their parts count twice."""
@@ -267,9 +288,9 @@ def publish(run: Run, raw: RawFile, publication: Publication) -> None:
     reader = _Reader(run, counters)
     gaps: dict[tuple[Place, Counter], int] = {}
     published: set[tuple[Place, Counter]] = set()
-    for interval, records in perf_json.intervals(raw, Timeline(start, times.typical), SUBTOOL, log):
-        block = reader.block(records)
-        for where, values in block.values.items():
+    for interval, records, lines_lost in perf_json.blocks(raw, Timeline(start, times.typical), times.outliers, SUBTOOL, log):
+        counts = reader.counts(records, lines_lost)
+        for where, values in counts.values.items():
             for counter, value in values.items():
                 if value is None:
                     gaps[where, counter] = gaps.get((where, counter), 0) + 1
@@ -280,12 +301,12 @@ def publish(run: Run, raw: RawFile, publication: Publication) -> None:
                 value = _derived_value(derived, values, interval, log)
                 if value is not None:
                     publication.sample(series.of_derived(where, derived), interval, value)
-        for counter, running in block.running.items():
+        for counter, running in counts.running.items():
             publication.sample(series.of_running(counter), interval, running)
     _note_gaps(gaps, published, log)
 
 
-def _derived_value(derived: Derived, values: dict[Counter, Optional[Value]], interval: Interval, log: Log) -> Optional[Value]:
+def _derived_value(derived: Derived, values: dict[Counter, Value | None], interval: Interval, log: Log) -> Value | None:
     """numerator / denominator * scale; None where one was not counted or the denominator is 0."""
     numerator = values.get(derived.numerator)
     denominator = interval.seconds if derived.denominator is None else values.get(derived.denominator)
