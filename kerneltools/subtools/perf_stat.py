@@ -225,16 +225,17 @@ class _Reader:
             text = record.get("event")
             if text is None and "counter-value" not in record:
                 continue  # a further metric of the event above
-            if not isinstance(text, str) or "counter-value" not in record or not parse_event(text).name:
+            found = self._counters.of(text) if isinstance(text, str) else None
+            if found is None or not found[1].name or "counter-value" not in record:
                 self._log.lost(SUBTOOL, "records without an event's name or its count", shown(str(text)))
                 continue
+            counter, event = found
             where = place(record)
             if where not in self._attributable:
                 self._attributable[where] = self._can_attribute(where)
             if not self._attributable[where]:
                 self._log.lost(SUBTOOL, "records that cannot be attributed to a place of this aggregation", shown("=".join(where)))
                 continue
-            counter, event = self._counters.of(text)
             if counter not in self.units:
                 self.units[counter] = str(record.get("unit") or "")
             try:
