@@ -1,0 +1,448 @@
+# -*- mode: sh; sh-shell: bash; indent-tabs-mode: nil; sh-basic-offset: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=bash
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# perf-stat - counts events on the whole system with perf stat, one record an interval, event and place.
+#
+# The list of events is tried before the collection, and reduced to what this machine counts:
+# 1. the list as it is to be used, groups and all. Every event counted: that was it, one extra perf run.
+# 2. otherwise every event singly (an unsupported one hides the good ones of its group), all in one run; each alone
+#    where perf refuses that run for a name it does not know, or where a record cannot be told to be an event's.
+# 3. what is left in groups, once more: a group whose members are not counted does not fit the counters, and is
+#    counted singly instead.
+
+parameter perf-stat-events events default "what to count; \"default\" in the list stands for the default list"
+parameter perf-stat-aggregation choice:system,socket,die,node,core,cpu system "what one count stands for"
+output perf-stat-output.json
+
+PERF_STAT_EVENTS=instructions,cycles,cache-references,cache-misses,L1-dcache-load-misses,L1-icache-load-misses,LLC-load-misses
+PERF_STAT_EVENTS+=,LLC-loads,branch-misses,branches,dTLB-load-misses,dTLB-loads,iTLB-load-misses,iTLB-loads,context-switches
+PERF_STAT_EVENTS+=,cpu-migrations,stalled-cycles-backend,stalled-cycles-frontend
+
+PERF=''
+EVENT=()                # as perf takes it; the same index in:
+GROUP=()                # its group's number, or nothing
+DEFAULT=()              # 1 if it came from the word "default"
+DROPPED=()              # why it is not counted, or nothing
+MODIFIERS=()            # by group number: what follows the brace, as in :W
+BROKEN=()               # by group number: 1 if its events are counted singly
+GROUPS_MADE=0
+COMPOSED=()             # the events in the order of the last composed list
+
+subtool_usable() {
+    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin"
+    PERF=$REPLY
+    environment perf_version "$("$PERF" --version 2>/dev/null </dev/null)"
+    value_of perf-stat-events
+    read_events "$REPLY"
+    group_default_events
+    perf_limits "${#EVENT[@]}"
+    reduce_events
+    compose_list
+    [[ -n $REPLY ]] || skip "none of its events can be counted here: $(reasons ': ' '; ')"
+    keep perf "$PERF"
+    keep events "$REPLY"
+    report_dropped
+}
+
+subtool_start() {
+    local perf events interval aggregation
+    local -A flag=([system]='' [socket]=--per-socket [die]=--per-die [node]=--per-node [core]=--per-core [cpu]=-A)
+    recall perf; perf=$REPLY
+    recall events; events=$REPLY
+    value_of interval; interval=$REPLY
+    value_of perf-stat-aggregation; aggregation=$REPLY
+    value_of perf-stat-events; environment perf_stat_events_asked "$REPLY"
+    environment perf_stat_events_counted "$events"
+    environment perf_stat_aggregation "$aggregation"
+    environment perf_stat_interval "$interval"
+    in_thousandths "$interval"
+    launch perf-stat-output.json \
+        "$perf" stat -a -I "$REPLY" --json -o perf-stat-output.json ${flag[$aggregation]:+"${flag[$aggregation]}"} -e "$events"
+}
+
+# ---- the list
+
+read_events() { # LIST
+    local item member again=()
+    local -a items members members_of_group
+    local -A seen=()
+    split_events items "$1"
+    split_events members "$PERF_STAT_EVENTS"
+    for item in "${items[@]}"; do
+        if [[ $item == default ]]; then
+            for member in "${members[@]}"; do
+                add_event "$member" '' 1
+            done
+        elif [[ $item =~ ^\{(.*)\}([^{}]*)$ ]] && split_events members_of_group "${BASH_REMATCH[1]}"; then
+            add_group "$item" "${BASH_REMATCH[2]}"
+        else
+            add_event "$item" '' ''
+        fi
+    done
+    (( ${#again[@]} == 0 )) || log "NOTE: perf-stat: listed twice, counted once: ${again[*]}"
+}
+
+# The two below belong to read_events and use its seen and again.
+add_event() { # EVENT GROUP FROM_DEFAULT
+    local index=${seen[$2/$1]:-}
+    if [[ -n $index ]]; then
+        again+=("$1")
+        # "cycles,default": it still belongs to the default list's groups
+        [[ -z $3 ]] || DEFAULT[index]=1
+        return
+    fi
+    seen[$2/$1]=${#EVENT[@]}
+    EVENT+=("$1") GROUP+=("$2") DEFAULT+=("$3") DROPPED+=('')
+}
+
+add_group() { # ITEM MODIFIERS; its members are in members_of_group
+    local member number=$GROUPS_MADE own=${2#:} of_group=${2//[!WSDe]/}
+    if [[ -n ${seen[$1]:-} ]]; then
+        again+=("$1")
+        return
+    fi
+    seen[$1]=1
+    MODIFIERS[number]=${of_group:+:$of_group} BROKEN[number]=''
+    GROUPS_MADE=$(( number + 1 ))
+    for member in "${members_of_group[@]}"; do
+        modified_event "$member" "${own//[WSDe]/}"
+        add_event "$REPLY" "$number" ''
+    done
+}
+
+# {cycles,instructions}:u is {cycles:u,instructions:u}, but perf would print its counts as cycles and instructions
+modified_event() { # EVENT MODIFIERS
+    REPLY=$1
+    if [[ -n $2 ]]; then
+        # A tracepoint has a colon of its own
+        [[ $1 == */* || $1 =~ ^[^:]+:[ukhGHIpPWSDeRb]+$ ]] || REPLY+=:
+        REPLY+=$2
+    fi
+}
+
+# Events of the default list whose ratio is taken, by the catalogue, are counted together: they become one group.
+group_default_events() {
+    local line_subtool formula a b i event
+    local -A together=() size=() group_of=()
+    for i in "${!EVENT[@]}"; do
+        [[ -z ${DEFAULT[i]} ]] || together[${EVENT[i]}]=${EVENT[i]}
+    done
+    while IFS=$'\t' read -r line_subtool _ _ _ _ formula _; do
+        if [[ $line_subtool != perf-stat ]] || ! parse_formula "$formula"; then
+            continue
+        fi
+        a=${together[${REPLY% *}]:-} b=${together[${REPLY#* }]:-}
+        [[ -n $a && -n $b ]] || continue
+        for event in "${!together[@]}"; do
+            [[ ${together[$event]} != "$b" ]] || together[$event]=$a
+        done
+    done <"$CATALOGUE"
+    for event in "${together[@]}"; do
+        size[$event]=$(( ${size[$event]:-0} + 1 ))
+    done
+    for i in "${!EVENT[@]}"; do
+        a=${together[${EVENT[i]}]:-}
+        if [[ -z ${DEFAULT[i]} ]] || (( ${size[$a]} < 2 )); then
+            continue
+        fi
+        if [[ -z ${group_of[$a]:-} ]]; then
+            group_of[$a]=$GROUPS_MADE
+            MODIFIERS[GROUPS_MADE]='' BROKEN[GROUPS_MADE]=''
+            GROUPS_MADE=$(( GROUPS_MADE + 1 ))
+        fi
+        GROUP[i]=${group_of[$a]}
+    done
+}
+
+members_left() { # ARRAY GROUP
+    local -n members_into=$1
+    local i
+    members_into=()
+    for i in "${!EVENT[@]}"; do
+        if [[ ${GROUP[i]} == "$2" && -z ${DROPPED[i]} ]]; then
+            members_into+=("$i")
+        fi
+    done
+}
+
+# compose_list [singly]: the events left as one list for perf, into REPLY
+compose_list() {
+    local i group list=''
+    local -a members
+    local -A emitted=()
+    COMPOSED=()
+    for i in "${!EVENT[@]}"; do
+        group=${GROUP[i]}
+        if [[ -n ${DROPPED[i]} || -n $group && -n ${emitted[$group]:-} ]]; then
+            continue
+        fi
+        members=("$i")
+        if [[ -n $group && -z ${1:-} && -z ${BROKEN[group]} ]]; then
+            members_left members "$group"
+        fi
+        if (( ${#members[@]} > 1 )); then
+            emitted[$group]=1
+            written_group "$group" "${members[@]}"
+        else
+            REPLY=${EVENT[i]}
+        fi
+        list+=${list:+,}$REPLY
+        COMPOSED+=("${members[@]}")
+    done
+    REPLY=$list
+}
+
+written_group() { # GROUP MEMBER...
+    local number=$1 member list=''
+    shift
+    for member in "$@"; do
+        list+=${list:+,}${EVENT[member]}
+    done
+    REPLY="{$list}${MODIFIERS[number]}"
+}
+
+# ---- trying it
+
+RECORD_EVENT=() RECORD_VALUE=() LOOK_STATUS=0 LOOK_WORDS=''
+
+look() { # LIST SECONDS: what perf makes of it
+    local line messages=''
+    RECORD_EVENT=() RECORD_VALUE=()
+    while IFS= read -r line; do
+        if [[ $line =~ \"event\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
+            RECORD_EVENT+=("${BASH_REMATCH[1]}")
+            if [[ $line =~ \"counter-value\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
+                RECORD_VALUE+=("${BASH_REMATCH[1]}")
+            else
+                RECORD_VALUE+=('')
+            fi
+        elif [[ $line != \#* && $line != *'"metric-'* ]]; then
+            messages+=$line$'\n'
+        fi
+    done < <(timeout 20 "$PERF" stat -a --json -o /dev/stdout -e "$1" sleep "$2" 2>&1 </dev/null)
+    wait "$!"
+    LOOK_STATUS=$?
+    own_words <(printf '%s' "$messages")
+    LOOK_WORDS=$REPLY
+    (( LOOK_STATUS != 124 )) || LOOK_WORDS='perf did not come back within 20 s'
+}
+
+counted() { # VALUE
+    [[ $1 =~ ^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$ ]]
+}
+
+# verdict INDEX: what became of an event of the composed list in the last look: counted, uncounted,
+# unsupported, or missing where no record can be told to be its.
+verdict() {
+    local i record like=0 place=0
+    local -a records=()
+    for record in "${!RECORD_EVENT[@]}"; do
+        if same_event "${RECORD_EVENT[record]}" "${EVENT[$1]}"; then
+            records+=("$record")
+        fi
+    done
+    # The same event in two groups: the first half of the records is the first one's
+    for i in "${COMPOSED[@]}"; do
+        if [[ ${EVENT[i]} == "${EVENT[$1]}" ]]; then
+            (( i != $1 )) || place=$like
+            like=$(( like + 1 ))
+        fi
+    done
+    (( like > 0 && ${#records[@]} >= like )) || like=1 place=0
+    best_of "${records[@]:place * ${#records[@]} / like:${#records[@]} / like}"
+}
+
+best_of() { # RECORD...: hybrid machines give one a core type, and one that counts is enough
+    local record best=missing
+    for record in "$@"; do
+        if counted "${RECORD_VALUE[record]}"; then
+            best=counted
+        elif [[ $best != counted && ${RECORD_VALUE[record]} == '<not supported>' ]]; then
+            best=unsupported
+        elif [[ $best == missing ]]; then
+            best=uncounted
+        fi
+    done
+    REPLY=$best
+}
+
+# Newer perfs print a plain name with its PMU: "event [pmu]", or pmu/event/
+same_event() { # RECORDED EVENT
+    local recorded=${1% \[*\]}
+    [[ $recorded != "$2" ]] || return 0
+    if [[ $2 != */* ]]; then
+        plain_event "$recorded"
+        [[ $REPLY == "$2" ]]
+    elif [[ $recorded != */* ]]; then
+        plain_event "$2"
+        [[ $REPLY == "$recorded" ]]
+    else
+        return 1
+    fi
+}
+
+plain_event() { # pmu/event/u gives event:u
+    REPLY=$1
+    if [[ $1 =~ ^[A-Za-z0-9_.-]+/([^/=,]+)/([A-Za-z]*)$ ]]; then
+        REPLY=${BASH_REMATCH[1]}${BASH_REMATCH[2]:+:${BASH_REMATCH[2]}}
+    fi
+}
+
+# verdicts: of every composed event into VERDICT, and how many of each into the associative array TALLY
+VERDICT=()
+declare -A TALLY=()
+verdicts() {
+    local i value all=1
+    VERDICT=()
+    TALLY=([counted]=0 [uncounted]=0 [unsupported]=0 [missing]=0)
+    for value in "${RECORD_VALUE[@]}"; do
+        counted "$value" || all=''
+    done
+    for i in "${COMPOSED[@]}"; do
+        verdict "$i"
+        # Under names that cannot be matched, but everything was counted
+        if [[ $REPLY == missing && -n $all ]] && (( ${#RECORD_VALUE[@]} >= ${#COMPOSED[@]} )); then
+            REPLY=counted
+        fi
+        VERDICT[i]=$REPLY
+        TALLY[$REPLY]=$(( ${TALLY[$REPLY]} + 1 ))
+    done
+}
+
+reduce_events() {
+    compose_list
+    look "$REPLY" 0.1
+    verdicts
+    (( TALLY[counted] < ${#COMPOSED[@]} )) || return 0
+    if (( TALLY[missing] + TALLY[unsupported] > 0 )); then
+        drop_unsupported
+        look_at_groups
+    fi
+    break_groups
+}
+
+drop_unsupported() {
+    local i
+    compose_list singly
+    look "$REPLY" 0.1
+    verdicts
+    for i in "${COMPOSED[@]}"; do
+        if [[ ${VERDICT[i]} == missing ]]; then
+            look_alone "$i"
+        elif [[ ${VERDICT[i]} == unsupported ]]; then
+            DROPPED[i]='<not supported>'
+        fi
+    done
+}
+
+look_alone() { # INDEX
+    look "${EVENT[$1]}" 0.01
+    best_of "${!RECORD_EVENT[@]}"
+    if [[ $REPLY == missing ]]; then
+        DROPPED[$1]=$LOOK_WORDS
+    elif [[ $REPLY == unsupported ]]; then
+        DROPPED[$1]='<not supported>'
+    fi
+}
+
+# The groups left, all in one run; each alone where perf refuses that, to see which it refuses.
+look_at_groups() {
+    local group several=''
+    local -a members
+    for (( group = 0; group < GROUPS_MADE; group++ )); do
+        members_left members "$group"
+        (( ${#members[@]} < 2 )) || several=1
+    done
+    VERDICT=()
+    [[ -n $several ]] || return 0
+    compose_list
+    look "$REPLY" 0.1
+    if (( ${#RECORD_EVENT[@]} > 0 )); then
+        verdicts
+        return
+    fi
+    for (( group = 0; group < GROUPS_MADE; group++ )); do
+        members_left members "$group"
+        (( ${#members[@]} > 1 )) || continue
+        look_at_group "$group" "${members[@]}"
+    done
+}
+
+look_at_group() { # GROUP MEMBER...
+    local as_group member
+    written_group "$@"
+    as_group=$REPLY
+    look "$as_group" 0.1
+    shift
+    COMPOSED=("$@")
+    for member in "$@"; do
+        verdict "$member"
+        VERDICT[member]=$REPLY
+    done
+    (( ${#RECORD_EVENT[@]} > 0 )) || log "perf-stat: perf said of $as_group: $LOOK_WORDS"
+}
+
+break_groups() { # those with a member that the last look did not find counted
+    local i group
+    local -a members
+    for i in "${!EVENT[@]}"; do
+        group=${GROUP[i]}
+        if [[ -z $group || -n ${DROPPED[i]} || -n ${BROKEN[group]} || ${VERDICT[i]:-counted} == counted ]]; then
+            continue
+        fi
+        members_left members "$group"
+        (( ${#members[@]} > 1 )) || continue
+        BROKEN[group]=1
+        written_group "$group" "${members[@]}"
+        warn "$REPLY is never scheduled as a group here: counted singly"
+    done
+}
+
+# ---- what is lost
+
+reasons() { # LINK SEPARATOR: "<events><link><reason>" for each reason
+    local i reason text=''
+    local -A told=()
+    for i in "${!EVENT[@]}"; do
+        reason=${DROPPED[i]}
+        if [[ -z $reason || -n ${told[$reason]:-} ]]; then
+            continue
+        fi
+        told[$reason]=1
+        events_dropped_for "$reason"
+        text+=${text:+$2}$REPLY$1$reason
+    done
+    printf '%s' "$text"
+}
+
+events_dropped_for() { # REASON
+    local i
+    local -a names=()
+    for i in "${!EVENT[@]}"; do
+        if [[ ${DROPPED[i]} == "$1" ]]; then
+            names+=("${EVENT[i]}")
+        fi
+    done
+    joined ', ' "${names[@]}"
+}
+
+report_dropped() {
+    local i line type
+    local -a kept=() could can lost=()
+    while IFS= read -r line; do
+        [[ -z $line ]] || warn "$line"
+    done < <(reasons ': dropped: ' $'\n'; printf '\n')
+    for i in "${!EVENT[@]}"; do
+        [[ -n ${DROPPED[i]} ]] || kept+=("${EVENT[i]}")
+    done
+    (( ${#kept[@]} < ${#EVENT[@]} )) || return 0
+    event_metrics could perf-stat "${EVENT[@]}"
+    event_metrics can perf-stat "${kept[@]}"
+    for type in "${could[@]}"; do
+        [[ " ${can[*]} " == *" $type "* ]] || lost+=("$type")
+    done
+    joined ', ' "${lost[@]}"
+    (( ${#lost[@]} == 0 )) || warn "without these there is no $REPLY"
+}
