@@ -494,17 +494,21 @@ parse_formula() { # FORMULA: "A / B ..." gives "A B"
 }
 
 # An event's name as the catalogue spells it: a core PMU's pmu/event/u is event:u, aliases take the default list's name.
+declare -A ALIASES=()
 catalogue_name() { # EVENT
-    local event=$1 modifier=''
-    local -A alias=([cpu-cycles]=cycles [branch-instructions]=branches [cs]=context-switches [migrations]=cpu-migrations
-        [idle-cycles-backend]=stalled-cycles-backend [idle-cycles-frontend]=stalled-cycles-frontend)
+    local event=$1 modifier='' alias name
+    if (( ${#ALIASES[@]} == 0 )); then
+        while IFS=$'\t' read -r alias name; do
+            [[ -z $name || $alias == \#* ]] || ALIASES[$alias]=$name
+        done <"${CATALOGUE%/*}/perf_aliases.tsv"
+    fi
     if [[ $event =~ ^[A-Za-z0-9_]+/([^/=,]+)/([A-Za-z]*)$ ]]; then
         event=${BASH_REMATCH[1]}${BASH_REMATCH[2]:+:${BASH_REMATCH[2]}}
     fi
     if [[ $event =~ ^([^:]+)(:[A-Za-z]+)$ && ! -d $SYSFS/kernel/tracing/events/${BASH_REMATCH[1]} ]]; then
         event=${BASH_REMATCH[1]} modifier=${BASH_REMATCH[2]}
     fi
-    REPLY=${alias[$event]:-$event}$modifier
+    REPLY=${ALIASES[$event]:-$event}$modifier
 }
 
 # ---- the machine

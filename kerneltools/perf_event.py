@@ -6,16 +6,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
-ALIASES = {
-    "cpu-cycles": "cycles",
-    "branch-instructions": "branches",
-    "cs": "context-switches",
-    "migrations": "cpu-migrations",
-    "idle-cycles-frontend": "stalled-cycles-frontend",
-    "idle-cycles-backend": "stalled-cycles-backend",
-}
+_ALIASES_FILE = Path(__file__).with_name("perf_aliases.tsv")
+ALIASES = dict(line.split("\t") for line in _ALIASES_FILE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#"))
 # perf takes its cache events as cache[-operation][-result], each word in several spellings (perf-list(1))
 _CACHES = {
     "L1-dcache": ("l1-dcache", "l1-d", "l1d", "l1-data"),
