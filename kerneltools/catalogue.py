@@ -40,11 +40,6 @@ class Metric(NamedTuple):
             "default-aggregation": self.aggregation,
         }
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the row stands for as many types as the collector has names for."""
-        return self.type.startswith("<")
-
 
 def _formula(text: str) -> tuple[str, str, float, str]:
     """"A / B", "A / B * k" or "A / B / k" as (A, B, scale, ""); a single word as ("", "", 1.0, word)."""

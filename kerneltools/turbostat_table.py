@@ -1,0 +1,338 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""The output of turbostat, of every version, as one block of rows for each interval.
+
+A block is a summary row ("-" in the topology columns) and one row for each CPU. Values of a core stand only on the row
+of its first thread, those of a package only on the row of its first CPU: the other rows end early or have empty fields.
+Time_Of_Day_Seconds is the moment at which a row's counters were read, the end of its interval; CPUs are read one after
+the other, and the summary has the last one's (turbostat.c, sum_counters).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Callable, NamedTuple
+
+from kerneltools.clock import LAST_EPOCH
+from kerneltools.log import Log, shown
+from kerneltools.rawfile import RawFile
+
+TIME = "Time_Of_Day_Seconds"
+# In turbostat's order; what precedes the first column that is none of these says where a row belongs.
+TOPOLOGY = ("Package", "Die", "L3", "Node", "Module", "Core", "CPU", "APIC", "X2APIC")
+LEADING = {"usec", TIME, *TOPOLOGY}
+READING_TIME = 0.005  # seconds between two rows of one interval where nothing else tells whether they are
+
+_NAME = re.compile(r"[A-Za-z%][^\t:,=()]*")
+_WORD = re.compile(r"\S+")
+_WHOLE = re.compile(r"-?[0-9]+\.[0-9]{2}")  # a number that turbostat printed to its end: "%.2f"
+_PLACE = re.compile(r"[0-9]{1,7}")
+
+Fields = list[str]
+
+
+class Where(NamedTuple):
+    """Where a row belongs, as far as its topology columns tell; nowhere in particular: the whole machine."""
+
+    package: int | None = None
+    die: int | None = None
+    core: int | None = None
+    cpu: int | None = None
+
+
+MACHINE = Where()
+
+
+class Header:
+    """The columns of a table: their names, and which of them hold the time and the place of a row."""
+
+    def __init__(self, line: str, names: Fields, spans: list[tuple[int, int]]) -> None:
+        self.line = line
+        self.names = names
+        self._spans = spans  # first and last + 1 character of each name where blanks separate the columns, else empty
+        leading = next((index for index, name in enumerate(names) if name not in LEADING), len(names))
+        # the last name may be cut: "CPU" of "CPU%c1"
+        self.is_damaged = any(name in TOPOLOGY for name in names[leading:-1])
+        self.time = names.index(TIME) if TIME in names else -1
+        places = [index for index in range(leading) if names[index] in TOPOLOGY]
+        self.topology = slice(places[0], places[-1] + 1) if places else slice(0, 0)
+        self.places: dict[tuple[str, ...], Where] = {}
+
+    @property
+    def has_topology(self) -> bool:
+        """Whether rows say where they belong."""
+        return self.topology.stop > 0
+
+    def split(self, line: str) -> Fields:
+        """The fields of a row, the first for the first column."""
+        if "\t" in line:
+            return line.split("\t")
+        words = line.split()
+        if not self._spans or len(words) >= len(self.names):
+            return words
+        return self._aligned(line) or words
+
+    def _aligned(self, line: str) -> Fields:
+        """The words of a row by the columns they stand under; none where that is not clear of each of them."""
+        fields = [""] * len(self.names)
+        for word in _WORD.finditer(line):
+            under = [column for column, (start, end) in enumerate(self._spans) if word.start() < end and start < word.end()]
+            if len(under) != 1 or fields[under[0]]:
+                return []
+            fields[under[0]] = word.group()
+        return fields if all(fields[self.topology]) else []
+
+    def place(self, fields: Fields) -> Where | None:
+        """Where the row belongs; None where its topology columns do not read as such."""
+        key = tuple(fields[self.topology])
+        where = self.places.get(key)
+        if where is None:
+            texts = [text.strip() for text in key]
+            if len(texts) < self.topology.stop - self.topology.start or not all(t == "-" or _PLACE.fullmatch(t) for t in texts):
+                return None
+            told = dict(zip(self.names[self.topology], texts))
+            where = Where(*(int(told[name]) if told.get(name, "-") != "-" else None for name in ("Package", "Die", "Core", "CPU")))
+            if where == MACHINE:
+                if any(text != "-" for text in texts):
+                    return None
+                where = MACHINE
+            self.places[key] = where
+        return where
+
+
+class Row(NamedTuple):
+    """A row of the table; time is None where it has none."""
+
+    where: Where
+    time: float | None
+    header: Header
+    fields: Fields
+    line: int
+    follows_header: bool
+
+
+class Block:
+    """The rows of one interval: the summary, and by CPU (or whatever tells them apart) the others in turbostat's order."""
+
+    __slots__ = ("lines_lost", "rows", "summary", "time")
+
+    def __init__(self, lines_lost: bool) -> None:
+        self.summary: Row | None = None
+        self.rows: dict[object, Row] = {}
+        self.time: float | None = None
+        self.lines_lost = lines_lost  # whether lines before or within it could not be read
+
+    @property
+    def line(self) -> int:
+        """The number of its first line."""
+        first = self.summary or next(iter(self.rows.values()))
+        return first.line
+
+    def add(self, row: Row) -> None:
+        """Take a row. The interval ends when the last CPU was read, which is the summary's time."""
+        if row.where is MACHINE:
+            self.summary = row
+            self.time = row.time
+            return
+        self.rows[_identity(row.where)] = row
+        if row.time is not None and (self.time is None or (self.summary is None and row.time > self.time)):
+            self.time = row.time
+
+
+def _identity(where: Where) -> object:
+    return where if where.cpu is None else where.cpu
+
+
+def read_time(text: str) -> float | None:
+    """A Time_Of_Day_Seconds; None where it is none."""
+    try:
+        time = float(text)
+    except ValueError:
+        return None
+    return time if 0 < time < LAST_EPOCH else None
+
+
+class Table:
+    """turbostat's output, readable any number of times.
+
+    is_column: whether a name is one of the catalogue's columns; by these a header is told from free text.
+    """
+
+    def __init__(self, raw: RawFile, subtool: str, is_column: Callable[[str], bool]) -> None:
+        self._raw = raw
+        self._subtool = subtool
+        self._is_column = is_column
+        self._headers: dict[str, Header] = {}  # all of the output: one that is cut is completed from a whole one
+        self._cut_line = 0  # number of a last line without its line feed
+        self._lines_lost = False
+        self._find_headers()
+        self.has_short_rows = False  # rows with fewer fields than columns
+
+    def blocks(self, log: Log) -> Iterator[Block]:
+        """The intervals in the output's order; what cannot be read is counted in `log` by line."""
+        block: Block | None = None
+        before: float | None = None  # time of the block before
+        distance = 0.0
+        for row in self._rows(log):
+            if block is not None and self._is_repeated(row, block):
+                log.lost(self._subtool, "a second row of one place in one interval is not published", f"line {row.line}")
+                continue
+            if block is None or self._begins_block(row, block, distance):
+                if block is not None:
+                    if block.time is not None:
+                        if before is not None and block.time > before:
+                            distance = block.time - before
+                        before = block.time
+                    yield block
+                block = Block(self._lines_lost)
+                self._lines_lost = False
+            elif row.where is MACHINE:
+                log.note(self._subtool, "rows beside the summary's that do not say where they belong are not published", f"line {row.line}")
+                continue
+            block.add(row)
+            if self._lines_lost:
+                block.lines_lost = True
+                self._lines_lost = False
+        if block is not None:
+            yield block
+
+    def _find_headers(self) -> None:
+        lines = 0
+        for line in self._raw.lines():
+            lines += 1
+            if line[:1] not in "0123456789-":
+                self._header(line)
+        self._cut_line = lines if self._raw.last_line_cut else 0
+
+    @staticmethod
+    def _is_repeated(row: Row, block: Block) -> bool:
+        """Whether the place had its row already, although the interval is not over: where the number of a CPU is damaged."""
+        if row.where is MACHINE or row.time is None or block.time is None or block.summary is None:
+            return False
+        return row.time <= block.time and _identity(row.where) in block.rows
+
+    def _begins_block(self, row: Row, block: Block, distance: float) -> bool:
+        """Whether the row is of another interval than the block; distance: between the two blocks before, 0 if unknown."""
+        later = row.time - block.time if row.time is not None and block.time is not None else None
+        if row.where is not MACHINE:
+            return _identity(row.where) in block.rows or (later is not None and 0 < distance < 2 * later)
+        if row.header.has_topology or row.follows_header or block.summary is None:
+            return True
+        # no topology columns: with --Summary each row is an interval, else the summary is followed by rows of the CPUs
+        if later is not None:
+            return later > READING_TIME
+        return not self.has_short_rows
+
+    def _rows(self, log: Log) -> Iterator[Row]:
+        header: Header | None = None
+        follows_header = False
+        for number, line in enumerate(self._raw.lines(), 1):
+            if header is not None:
+                if line == header.line:
+                    if follows_header:
+                        self._lose(log, "headers without a row", number, line)
+                    follows_header = True
+                    continue
+                fields = header.split(line)
+                where = header.places.get(tuple(fields[header.topology])) if header.has_topology else None
+                if where is not None and len(fields) <= len(header.names) and number != self._cut_line:
+                    time = read_time(fields[header.time]) if header.time >= 0 else None
+                    yield Row(where, time, header, fields, number, follows_header)
+                    follows_header = False
+                    continue
+            # any line that is not plainly a row of a place that is known already
+            if not line or line.isspace():
+                continue
+            found = self._header(line)
+            if found is not None:
+                if follows_header:
+                    self._lose(log, "headers without a row", number, line)
+                header, follows_header = found, True
+                continue
+            row = self._row(line, number, header, follows_header, log)
+            if row is not None:
+                header, follows_header = row.header, False
+                yield row
+
+    def _header(self, line: str) -> Header | None:
+        """The header that the line is; None where it is none."""
+        header = self._headers.get(line)
+        if header is not None:
+            return header
+        if "\t" in line:
+            names, spans = [name.strip() for name in line.split("\t")], []
+        else:
+            words = list(_WORD.finditer(line))
+            names, spans = [word.group() for word in words], [word.span() for word in words]
+        while names and not names[-1]:
+            names.pop()
+        if not names or not all(map(_NAME.fullmatch, names)):
+            return None
+        known = sum(name in LEADING or self._is_column(name) for name in names)
+        if known < len(names) and (known < 2 or known * 4 < len(names)):
+            return None
+        header = Header(line, names, spans)
+        if header.is_damaged:
+            return None
+        self._headers[line] = header
+        return header
+
+    def _row(self, line: str, number: int, header: Header | None, follows_header: bool, log: Log) -> Row | None:
+        """The row that the line is; None, and counted in the log, where it is none. Its header may be longer than `header`."""
+        if header is None:
+            if "\t" in line and re.match(r"\s*[-0-9]", line):
+                self._lose(log, "rows before the first header", number, line)
+            return None
+        fields = header.split(line)
+        cut = number == self._cut_line
+        if cut and (not _WHOLE.fullmatch(fields[-1]) or len(fields) - 1 == header.time):
+            fields = fields[:-1]  # whatever it reads, it may have been longer
+        while len(fields) > len(header.names) and not fields[-1].strip():
+            fields.pop()
+        if len(fields) > len(header.names):
+            whole = self._whole(header, len(fields))
+            if whole is not None:
+                self._lose(log, "headers that are cut are completed from a whole one", number, line)
+                header = whole
+            elif header.place(fields) is not None:
+                self._lose(log, "rows with more fields than their header has columns", number, line)
+                return None
+        where = header.place(fields) if header.has_topology or _is_numeric(fields) else None
+        if where is None:
+            if cut or _is_damaged(line, header):
+                self._lose(log, "unreadable lines", number, line)
+            else:
+                log.note(self._subtool, "lines between the rows that are none", f"line {number}: {shown(line)!r}")
+            return None
+        if cut and len(fields) < len(header.names):
+            self._lose(log, "the last line is cut", number, line)
+            self._lines_lost = False  # the rest of it is there
+        elif len(fields) < len(header.names):
+            self.has_short_rows = True
+        time = read_time(fields[header.time]) if 0 <= header.time < len(fields) else None
+        return Row(where, time, header, fields, number, follows_header)
+
+    def _whole(self, cut: Header, columns: int) -> Header | None:
+        """The header, met anywhere in the output, of which `cut` is the beginning and that has enough columns."""
+        for line, header in self._headers.items():
+            if line.startswith(cut.line) and len(header.names) >= columns:
+                return header
+        return None
+
+    def _lose(self, log: Log, what: str, number: int, line: str) -> None:
+        log.lost(self._subtool, what, f"line {number}: {shown(line)!r}")
+        self._lines_lost = True
+
+
+def _is_numeric(fields: Fields) -> bool:
+    """Whether every field is a number or what turbostat writes for one that it does not have."""
+    return all(not text.strip() or text.strip()[0] in "-0123456789*(" or text.strip().endswith(("nan", "inf")) for text in fields)
+
+
+def _is_damaged(line: str, header: Header) -> bool:
+    """Whether a line that is no row looks like what is left of one, rather than like turbostat's remarks."""
+    if "\t" in header.line:
+        return "\t" in line or not line.isprintable()
+    return line.lstrip()[0] in "-0123456789" or not line.isprintable()
