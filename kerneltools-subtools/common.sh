@@ -11,7 +11,7 @@
 #                                           compresses it to NAME.xz ("plain": leaves it as it is)
 #     subtool_alias FORMER_NAME             accepted in --subtools, with a word about it
 # and defines
-#     subtool_usable    may it run here? if not: skip "reason". What it found out, it can keep NAME VALUE
+#     subtool_usable    may it run here? if not: skip "reason" (default: yes). What it found out, it can keep NAME VALUE
 #     subtool_start     launch OUTPUT COMMAND...  (recall NAME gives what subtool_usable kept)
 #     subtool_finish    what follows its end, before compression; may run twice; default: nothing
 # Each of them runs in the data directory, in a shell of its own: an exit or an unset variable there is this
@@ -251,8 +251,16 @@ describe_options() { REPLY='options, quoted as a shell quotes them (quotes close
 
 accept_events() {
     # shellcheck disable=SC2034    # likewise
-    local -a items
-    split_events items "$1" && REPLY=$1
+    local -a items members
+    local item good=1
+    split_events items "$1" || good=''
+    for item in "${items[@]}"; do
+        if [[ $item =~ ^\{(.*)\}[^{}]*$ ]]; then
+            split_events members "${BASH_REMATCH[1]}" || good=''
+        fi
+    done
+    REPLY=$1
+    [[ -n $good ]]
 }
 describe_events() { REPLY='a comma list of perf events (no empty element, {...} and /.../ closed)'; }
 
@@ -516,7 +524,7 @@ catalogue_name() { # EVENT
 find_program() { # NAME [DIRECTORY...]: on PATH, in /usr/local/bin, or there
     local directory name=$1
     shift
-    REPLY=$(type -P -- "$name") && return 0
+    REPLY=$(type -P -- "$name") && [[ -x $REPLY ]] && return 0
     for directory in /usr/local/bin "$@"; do
         REPLY=$directory/$name
         [[ -f $REPLY && -x $REPLY ]] && return 0

@@ -33,7 +33,7 @@ COMPOSED=()             # the events in the order of the last composed list
 subtool_usable() {
     find_program perf || skip "perf is neither on PATH nor in /usr/local/bin"
     PERF=$REPLY
-    environment perf_version "$("$PERF" --version 2>/dev/null </dev/null)"
+    environment perf_version "$(timeout 20 "$PERF" --version 2>/dev/null </dev/null)"
     value_of perf-stat-events
     read_events "$REPLY"
     group_default_events
@@ -314,6 +314,7 @@ verdicts() {
 reduce_events() {
     compose_list
     look "$REPLY" 0.1
+    (( LOOK_STATUS != 124 )) || skip "$LOOK_WORDS"
     verdicts
     (( TALLY[counted] < ${#COMPOSED[@]} )) || return 0
     if (( TALLY[missing] + TALLY[unsupported] > 0 )); then

@@ -49,15 +49,15 @@ def process(run: Run, output: Path) -> list[Publication]:
     """Publish what each subtool left in the run's directory into `output`; one that fails leaves the others whole."""
     publications = []
     launched = {subtool for subtool, _ in run.clock}
-    for subtool, module in subtools.modules().items():
-        path = next(filter(None, (rawfile.find(run.directory, name) for name in module.OUTPUTS)), None)
-        if path is None:
-            if subtool in launched:
-                run.log.lost(subtool, "was started, but its output is not here", ", ".join(module.OUTPUTS))
-            continue
+    for subtool in subtools.names():
         publication = Publication(output, subtool, run.catalogue, run.log)
         try:
-            module.publish(run, rawfile.RawFile(path), publication)
+            module = subtools.module(subtool)
+            path = next(filter(None, (rawfile.find(run.directory, name) for name in module.OUTPUTS)), None)
+            if path is not None:
+                module.publish(run, rawfile.RawFile(path), publication)
+            elif subtool in launched:
+                run.log.lost(subtool, "was started, but its output is not here", ", ".join(module.OUTPUTS))
             publication.finish()
         except Exception as error:  # whatever one subtool's data does, the others are published
             publication.abandon()

@@ -17,7 +17,11 @@ import pkgutil
 from types import ModuleType
 
 
-def modules() -> dict[str, ModuleType]:
-    """Every module of this package by its subtool's name, in alphabetical order."""
-    names = sorted(info.name for info in pkgutil.iter_modules(__path__))
-    return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}") for name in names}
+def names() -> list[str]:
+    """The subtools that have a module here, in alphabetical order."""
+    return sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__))
+
+
+def module(subtool: str) -> ModuleType:
+    """A subtool's module; raises whatever its import raises."""
+    return importlib.import_module(f"{__name__}.{subtool.replace('-', '_')}")
