@@ -47,7 +47,7 @@ def test_without_an_end_times_count_from_the_launch(data_dir):
 @pytest.mark.parametrize("archive", [False, True])
 @pytest.mark.parametrize(
     "clock",
-    [None, "", "turbostat begin 5.0\nturbostat end 9.0\n", "no clock\n\0\xff perf-stat begin\nperf-stat end soon\n"],
+    [None, "", "trace-cmd begin 5.0\ntrace-cmd end 9.0\n", "no clock\n\0\xff perf-stat begin\nperf-stat end soon\n"],
     ids=["none", "empty", "another subtool's", "damaged"],
 )
 def test_without_a_clock_the_outputs_mtime_is_its_last_interval(archive, clock, data_dir):

@@ -1,0 +1,224 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""The output of `toplev.py -x, -I`, of every version, as intervals of rows.
+
+A row is one node of the top-down tree in one interval, for the whole system or for what its CPUs column names. Versions
+from 4 on begin with a header, which may or may not have that column, and end with a line "# <version> on <CPU>". Before,
+there was neither: 9 fields a row, 10 with CPUs (or one more each, the last column of today).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kerneltools.clock import Interval, Timeline, Times, is_time
+from kerneltools.log import Log, shown
+from kerneltools.rawfile import RawFile
+
+FIRST_COLUMN = "Timestamp"
+# What a row must tell; CPUs may be missing.
+COLUMNS = (FIRST_COLUMN, "Area", "Value", "Unit")
+CPUS = "CPUs"
+SUMMARY = "SUMMARY"  # in the place of a time: what toplev sums up at the end
+FIELDS_WITHOUT_HEADER = (9, 10)  # and one more each with CPUs
+STARTS_TRIED = 8  # places in a broken line where a whole row may begin, from its end
+
+_CPUS = re.compile(r"(?:S[0-9]+(?:-D[0-9]+)?)?(?:-?C[0-9]+)?(?:-?T[0-9]+)?(?:-(?:core|atom))?|(?:CPU)?[0-9]+(?:-(?:core|atom))?|core|atom")
+_PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
+_FIRST_FIELD = re.compile(r"[0-9]+\.[0-9]+([^0-9A-Za-z.])")
+_ROW_START = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+[^0-9A-Za-z.][A-Z0-9]")
+# what stands above the rows of one kind where toplev prints several
+_TITLE = re.compile(r"(?:Per thread|Per core|Per socket|Global):")
+
+
+class Row(NamedTuple):
+    """One node's value: time in seconds since perf began to count; cpus "" for the whole system; area the node's
+    dotted path; value and unit as toplev writes them."""
+
+    time: float
+    cpus: str
+    area: str
+    value: str
+    unit: str
+
+
+class Block(NamedTuple):
+    """One interval with its rows in their order."""
+
+    interval: Interval
+    rows: list[Row]
+
+
+class Survey(NamedTuple):
+    """What a first pass tells: the times of the intervals, every (cpus, area) there is, and what is wrong with the
+    output's end ("" where it is whole)."""
+
+    times: Times
+    places: set[tuple[str, str]]
+    tail_damage: str
+
+
+class _Lines:
+    """Takes lines apart, by the last header or, where there was none, by what the fields read like."""
+
+    def __init__(self) -> None:
+        self.has_header = False
+        self._delimiter = ""
+        self._columns: list[str] = []
+        self._index: dict[str, int] = {}
+
+    def row(self, line: str) -> Row | None:
+        """The row in a line, None where the line is none and is not meant to be; raises ValueError where it cannot be
+        read, also for bytes that are no UTF-8."""
+        line = line.rstrip("\r")
+        if not line or line.isspace() or line.startswith("#") or _TITLE.fullmatch(line):
+            return None
+        if line.startswith(FIRST_COLUMN) and len(line) > len(FIRST_COLUMN):
+            self._take_header(line)
+            return None
+        if not line.isascii():
+            line.encode("utf-8")  # a lone surrogate stands for a byte that was no UTF-8: do not trust the rest either
+        if not self.has_header:
+            return _row_without_header(line)
+        fields = _split(line, self._delimiter)
+        if len(fields) != len(self._columns):
+            raise ValueError(f"{len(fields)} fields, the header has {len(self._columns)}")
+        time, area, value, unit = (fields[self._index[name]] for name in COLUMNS)
+        return _checked(time, fields[self._index[CPUS]] if CPUS in self._index else "", area, value, unit)
+
+    def _take_header(self, line: str) -> None:
+        delimiter = line[len(FIRST_COLUMN)]
+        columns = _split(line, delimiter)
+        index = {name: number for number, name in enumerate(columns)}
+        missing = [name for name in COLUMNS if name not in index]
+        if missing:
+            raise ValueError(f"a header without {', '.join(missing)}")
+        self.has_header = True
+        self._delimiter, self._columns, self._index = delimiter, columns, index
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    """The fields of a line; raises ValueError where its quoting is broken."""
+    if '"' not in line:
+        return line.split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True))
+    except (csv.Error, StopIteration) as error:
+        raise ValueError(str(error)) from None
+
+
+def _row_without_header(line: str) -> Row | None:
+    match = _FIRST_FIELD.match(line) or re.match(SUMMARY + r"([^A-Za-z])", line)
+    if not match:
+        raise ValueError("no time at its beginning")
+    time, *fields = _split(line, match.group(1))
+    cpus = fields.pop(0) if fields and fields[0] and _CPUS.fullmatch(fields[0]) else ""
+    if len(fields) + 1 not in FIELDS_WITHOUT_HEADER:
+        raise ValueError(f"{len(fields) + 1} fields beside the CPUs")
+    return _checked(time, cpus, *fields[:3])
+
+
+def _checked(time: str, cpus: str, area: str, value: str, unit: str) -> Row | None:
+    if time == SUMMARY:
+        return None
+    try:
+        seconds = float(time)
+    except ValueError:
+        raise ValueError("no time at its beginning") from None
+    if not is_time(seconds) or not _PATH.fullmatch(area):
+        raise ValueError("no time" if not is_time(seconds) else "no node's path")
+    return Row(seconds, cpus, area, value, unit)
+
+
+def survey(raw: RawFile) -> Survey:
+    """Read through an output for its times, nodes and places, and the state of its end."""
+    lines = _Lines()
+    times = Times()
+    places: set[tuple[str, str]] = set()
+    last_time = -1.0
+    last_line = ""
+    last_is_row = False
+    for line in raw.lines():
+        if not line or line.isspace():
+            continue
+        last_line = line
+        try:
+            row = lines.row(line)
+        except ValueError:
+            row = None
+        last_is_row = row is not None
+        if row is None:
+            continue
+        places.add((row.cpus, row.area))
+        if row.time != last_time:
+            last_time = row.time
+            times.add(last_time)
+    damage = raw.damage
+    if not damage and last_line and not last_line.startswith("#"):
+        if not last_is_row:
+            damage = "its last line is cut"
+        elif lines.has_header:
+            damage = "toplev's closing line is missing: it was ended before it had written all"
+    return Survey(times, places, damage)
+
+
+def _glued_row(lines: _Lines, line: str) -> Row | None:
+    """The whole row at the end of a line that begins with a cut one."""
+    for match in list(_ROW_START.finditer(line))[: -1 - STARTS_TRIED : -1]:
+        if match.start() > 0:
+            try:
+                return lines.row(line[match.start() :])
+            except ValueError:
+                continue
+    return None
+
+
+def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str, log: Log) -> Iterator[Block]:
+    """The intervals of an output with their rows, in its order; what cannot be read is counted in the log by line.
+
+    An interval that is not later than the one before, or whose time is among the survey's outliers, is dropped and
+    counted.
+    """
+    lines = _Lines()
+    rows: list[Row] = []
+    current: Interval | None = None
+    current_time = -1.0
+    lines_lost = False  # since the last good row
+    for number, line in enumerate(raw.lines(), 1):
+        try:
+            row = lines.row(line)
+        except ValueError as error:
+            log.lost(subtool, "unreadable lines", f"line {number} ({error}): {shown(line)!r}")
+            lines_lost = True
+            row = _glued_row(lines, line)
+        if row is None:
+            continue
+        if row.time != current_time:
+            if current is not None:
+                yield Block(current, rows)
+            rows = []
+            current = None
+            current_time = row.time
+            where = f"line {number}, {row.time} after {timeline.previous}"
+            if row.time in outliers:
+                log.lost(subtool, "intervals ahead of later ones are dropped", where)
+                lines_lost = True
+                continue
+            too_close = row.time > timeline.previous
+            current = timeline.interval(row.time, lines_lost)
+            if current is None and too_close:
+                log.note(subtool, "intervals less than 1 ms after the one before are dropped", where)
+            elif current is None:
+                log.lost(subtool, "intervals not later than one before are dropped", where)
+        if row.time not in outliers:
+            lines_lost = False
+        if current is not None:
+            rows.append(row)
+    if current is not None:
+        yield Block(current, rows)
+    if raw.damage:
+        log.lost(subtool, f"{raw.path.name} is damaged: what follows the damage is lost", raw.damage)
