@@ -257,12 +257,13 @@ accept_events() {
     for item in "${items[@]}"; do
         if [[ $item =~ ^\{(.*)\}[^{}]*$ ]]; then
             split_events members "${BASH_REMATCH[1]}" || good=''
+            [[ " ${members[*]} " != *' default '* ]] || good=''
         fi
     done
     REPLY=$1
     [[ -n $good ]]
 }
-describe_events() { REPLY='a comma list of perf events (no empty element, {...} and /.../ closed)'; }
+describe_events() { REPLY='a comma list of perf events (no empty element, {...} and /.../ closed, "default" outside of {...})'; }
 
 accept_flag() {
     [[ $1 == ON || $1 == OFF ]] && REPLY=$1
@@ -454,7 +455,7 @@ split_events() { # ARRAY TEXT
             continue
         fi
         case $in_pmu$character in
-            /) in_pmu=1 ;;
+            /) [[ $item == *mem:* ]] || in_pmu=1 ;;      # a breakpoint's mem:address/length
             1/) in_pmu='' ;;
             \{)
                 [[ -z $in_group && -z ${item//[[:space:]]/} ]] || return 1
@@ -518,6 +519,11 @@ catalogue_name() { # EVENT
     fi
     REPLY=${ALIASES[$event]:-$event}$modifier
 }
+
+# Put behind a program's output with its status, as in < <(program; printf '\n%s%d\n' "$LAST_LINE" "$?"): bash does not always
+# remember the status of a process substitution.
+# shellcheck disable=SC2034     # the subtools' files use it
+readonly LAST_LINE='kerneltools: exit status '
 
 # ---- the machine
 

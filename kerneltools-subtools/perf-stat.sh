@@ -7,8 +7,8 @@
 #
 # The list of events is tried before the collection, and reduced to what this machine counts:
 # 1. the list as it is to be used, groups and all. Every event counted: that was it, one extra perf run.
-# 2. otherwise every event singly (an unsupported one hides the good ones of its group), all in one run; each alone
-#    where perf refuses that run for a name it does not know, or where a record cannot be told to be an event's.
+# 2. otherwise every event singly (an unsupported one hides the good ones of its group), all in one run; by halves
+#    where perf refuses that run for a name it does not know, alone where a record cannot be told to be an event's.
 # 3. what is left in groups, once more: a group whose members are not counted does not fit the counters, and is
 #    counted singly instead.
 
@@ -205,14 +205,19 @@ written_group() { # GROUP MEMBER...
 
 # ---- trying it
 
-RECORD_EVENT=() RECORD_VALUE=() LOOK_STATUS=0 LOOK_WORDS=''
+RECORD_VALUE=() LOOK_STATUS=0 LOOK_WORDS=''
+declare -A RECORDS_OF=()    # by a name that perf printed: " <index of a record>..."
 
-look() { # LIST SECONDS: what perf makes of it
-    local line messages=''
-    RECORD_EVENT=() RECORD_VALUE=()
+look() { # LIST NUMBER_OF_EVENTS: what perf makes of it
+    local line messages='' seconds=$(( 8 * $2 < 100 ? 100 : 8 * $2 ))
+    # Where there are more events than counters they take turns of 4 ms: each is to have one
+    printf -v seconds '%d.%03d' $(( seconds / 1000 )) $(( seconds % 1000 ))
+    RECORD_VALUE=() RECORDS_OF=()
     while IFS= read -r line; do
-        if [[ $line =~ \"event\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
-            RECORD_EVENT+=("${BASH_REMATCH[1]}")
+        if [[ $line == "$LAST_LINE"* ]]; then
+            LOOK_STATUS=${line#"$LAST_LINE"}
+        elif [[ $line =~ \"event\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
+            note_record "${BASH_REMATCH[1]}"
             if [[ $line =~ \"counter-value\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
                 RECORD_VALUE+=("${BASH_REMATCH[1]}")
             else
@@ -221,37 +226,43 @@ look() { # LIST SECONDS: what perf makes of it
         elif [[ $line != \#* && $line != *'"metric-'* ]]; then
             messages+=$line$'\n'
         fi
-    done < <(timeout 20 "$PERF" stat -a --json -o /dev/stdout -e "$1" sleep "$2" 2>&1 </dev/null)
-    wait "$!"
-    LOOK_STATUS=$?
+    done < <(timeout 20 "$PERF" stat -a --json -o /dev/stdout -e "$1" sleep "$seconds" 2>&1 </dev/null; printf '\n%s%d\n' "$LAST_LINE" "$?")
     own_words <(printf '%s' "$messages")
     LOOK_WORDS=$REPLY
     (( LOOK_STATUS != 124 )) || LOOK_WORDS='perf did not come back within 20 s'
 }
 
-counted() { # VALUE
-    [[ $1 =~ ^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$ ]]
+# Newer perfs print a plain name with its PMU: "event [pmu]", or pmu/event/
+note_record() { # NAME
+    local number=${#RECORD_VALUE[@]} name=${1% \[*\]}
+    [[ -z $name ]] || RECORDS_OF[$name]+=" $number"
+    plain_event "$name"
+    [[ $REPLY == "$name" || -z $REPLY ]] || RECORDS_OF[$REPLY]+=" $number"
 }
 
-# verdict INDEX: what became of an event of the composed list in the last look: counted, uncounted,
-# unsupported, or missing where no record can be told to be its.
-verdict() {
-    local i record like=0 place=0
-    local -a records=()
-    for record in "${!RECORD_EVENT[@]}"; do
-        if same_event "${RECORD_EVENT[record]}" "${EVENT[$1]}"; then
-            records+=("$record")
+plain_event() { # pmu/event/u gives event:u
+    REPLY=$1
+    if [[ $1 =~ ^[A-Za-z0-9_.-]+/([^/=,]+)/([A-Za-z]*)$ ]]; then
+        REPLY=${BASH_REMATCH[1]}${BASH_REMATCH[2]:+:${BASH_REMATCH[2]}}
+    fi
+}
+
+# printed_as EVENT: the name of RECORDS_OF that its records have, nothing where there are none. perf drops the modifiers
+# of tracepoints, and 6.x those of cache events.
+printed_as() {
+    local name
+    plain_event "$1"
+    for name in "$1" "$REPLY" "${1%:*}" "${REPLY%:*}"; do
+        if [[ -n $name && -n ${RECORDS_OF[$name]:-} ]]; then
+            REPLY=$name
+            return
         fi
     done
-    # The same event in two groups: the first half of the records is the first one's
-    for i in "${COMPOSED[@]}"; do
-        if [[ ${EVENT[i]} == "${EVENT[$1]}" ]]; then
-            (( i != $1 )) || place=$like
-            like=$(( like + 1 ))
-        fi
-    done
-    (( like > 0 && ${#records[@]} >= like )) || like=1 place=0
-    best_of "${records[@]:place * ${#records[@]} / like:${#records[@]} / like}"
+    REPLY=''
+}
+
+counted() { # VALUE
+    [[ $1 =~ ^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$ ]]
 }
 
 best_of() { # RECORD...: hybrid machines give one a core type, and one that counts is enough
@@ -268,42 +279,36 @@ best_of() { # RECORD...: hybrid machines give one a core type, and one that coun
     REPLY=$best
 }
 
-# Newer perfs print a plain name with its PMU: "event [pmu]", or pmu/event/
-same_event() { # RECORDED EVENT
-    local recorded=${1% \[*\]}
-    [[ $recorded != "$2" ]] || return 0
-    if [[ $2 != */* ]]; then
-        plain_event "$recorded"
-        [[ $REPLY == "$2" ]]
-    elif [[ $recorded != */* ]]; then
-        plain_event "$2"
-        [[ $REPLY == "$recorded" ]]
-    else
-        return 1
-    fi
-}
-
-plain_event() { # pmu/event/u gives event:u
-    REPLY=$1
-    if [[ $1 =~ ^[A-Za-z0-9_.-]+/([^/=,]+)/([A-Za-z]*)$ ]]; then
-        REPLY=${BASH_REMATCH[1]}${BASH_REMATCH[2]:+:${BASH_REMATCH[2]}}
-    fi
-}
-
-# verdicts: of every composed event into VERDICT, and how many of each into the associative array TALLY
+# verdicts: what became in the last look of every composed event, into VERDICT (counted, uncounted, unsupported, or
+# missing where no record can be told to be its), and how many of each, into TALLY
 VERDICT=()
 declare -A TALLY=()
 verdicts() {
     local i value all=1
-    VERDICT=()
+    local -a records name=()
+    local -A like=() place=()
     TALLY=([counted]=0 [uncounted]=0 [unsupported]=0 [missing]=0)
     for value in "${RECORD_VALUE[@]}"; do
         counted "$value" || all=''
     done
     for i in "${COMPOSED[@]}"; do
-        verdict "$i"
-        # Under names that cannot be matched, but everything was counted
-        if [[ $REPLY == missing && -n $all ]] && (( ${#RECORD_VALUE[@]} >= ${#COMPOSED[@]} )); then
+        printed_as "${EVENT[i]}"
+        name[i]=$REPLY
+        [[ -z $REPLY ]] || like[$REPLY]=$(( ${like[$REPLY]:-0} + 1 ))
+    done
+    for i in "${COMPOSED[@]}"; do
+        REPLY=missing
+        value=${name[i]}
+        if [[ -n $value ]]; then
+            read -r -a records <<<"${RECORDS_OF[$value]}"
+            # Several under one name: the first part of the records is the first one's
+            if (( ${#records[@]} >= ${like[$value]} )); then
+                records=("${records[@]:${place[$value]:-0} * ${#records[@]} / ${like[$value]}:${#records[@]} / ${like[$value]}}")
+                place[$value]=$(( ${place[$value]:-0} + 1 ))
+            fi
+            best_of "${records[@]}"
+        elif [[ -n $all ]] && (( ${#RECORD_VALUE[@]} >= ${#COMPOSED[@]} )); then
+            # Under a name that cannot be matched, but everything was counted
             REPLY=counted
         fi
         VERDICT[i]=$REPLY
@@ -313,8 +318,12 @@ verdicts() {
 
 reduce_events() {
     compose_list
-    look "$REPLY" 0.1
-    (( LOOK_STATUS != 124 )) || skip "$LOOK_WORDS"
+    look "$REPLY" "${#COMPOSED[@]}"
+    VERDICT=()
+    if (( LOOK_STATUS == 124 )); then
+        warn "the list could not be tried, $LOOK_WORDS: it is counted as it was given"
+        return
+    fi
     verdicts
     (( TALLY[counted] < ${#COMPOSED[@]} )) || return 0
     if (( TALLY[missing] + TALLY[unsupported] > 0 )); then
@@ -325,27 +334,42 @@ reduce_events() {
 }
 
 drop_unsupported() {
-    local i
     compose_list singly
-    look "$REPLY" 0.1
+    look_singly "${COMPOSED[@]}"
+}
+
+# Where perf refuses the list for one event that it does not know, that one is found by halves.
+look_singly() { # INDEX...
+    local i list=''
+    local -a untold=()
+    COMPOSED=("$@")
+    for i in "$@"; do
+        list+=${list:+,}${EVENT[i]}
+    done
+    look "$list" "$#"
+    if (( ${#RECORD_VALUE[@]} == 0 && $# > 1 )); then
+        look_singly "${@:1:$# / 2}"
+        look_singly "${@:$# / 2 + 1}"
+        return
+    fi
     verdicts
-    for i in "${COMPOSED[@]}"; do
-        if [[ ${VERDICT[i]} == missing ]]; then
-            look_alone "$i"
+    for i in "$@"; do
+        if [[ ${VERDICT[i]} == missing && $# -gt 1 ]]; then
+            untold+=("$i")
+        elif [[ ${VERDICT[i]} == missing ]]; then
+            best_of "${!RECORD_VALUE[@]}"
+            if [[ $REPLY == missing ]]; then
+                DROPPED[i]=$LOOK_WORDS
+            elif [[ $REPLY == unsupported ]]; then
+                DROPPED[i]='<not supported>'
+            fi
         elif [[ ${VERDICT[i]} == unsupported ]]; then
             DROPPED[i]='<not supported>'
         fi
     done
-}
-
-look_alone() { # INDEX
-    look "${EVENT[$1]}" 0.01
-    best_of "${!RECORD_EVENT[@]}"
-    if [[ $REPLY == missing ]]; then
-        DROPPED[$1]=$LOOK_WORDS
-    elif [[ $REPLY == unsupported ]]; then
-        DROPPED[$1]='<not supported>'
-    fi
+    for i in "${untold[@]}"; do
+        look_singly "$i"
+    done
 }
 
 # The groups left, all in one run; each alone where perf refuses that, to see which it refuses.
@@ -359,11 +383,9 @@ look_at_groups() {
     VERDICT=()
     [[ -n $several ]] || return 0
     compose_list
-    look "$REPLY" 0.1
-    if (( ${#RECORD_EVENT[@]} > 0 )); then
-        verdicts
-        return
-    fi
+    look "$REPLY" "${#COMPOSED[@]}"
+    verdicts
+    (( ${#RECORD_VALUE[@]} == 0 )) || return 0
     for (( group = 0; group < GROUPS_MADE; group++ )); do
         members_left members "$group"
         (( ${#members[@]} > 1 )) || continue
@@ -375,22 +397,23 @@ look_at_group() { # GROUP MEMBER...
     local as_group member
     written_group "$@"
     as_group=$REPLY
-    look "$as_group" 0.1
+    look "$as_group" "$(( $# - 1 ))"
     shift
     COMPOSED=("$@")
+    verdicts
+    (( ${#RECORD_VALUE[@]} == 0 )) || return 0
+    log "perf-stat: perf said of $as_group: $LOOK_WORDS"
     for member in "$@"; do
-        verdict "$member"
-        VERDICT[member]=$REPLY
+        VERDICT[member]=uncounted
     done
-    (( ${#RECORD_EVENT[@]} > 0 )) || log "perf-stat: perf said of $as_group: $LOOK_WORDS"
 }
 
-break_groups() { # those with a member that the last look did not find counted
+break_groups() { # those with a member that the last look found uncounted
     local i group
     local -a members
     for i in "${!EVENT[@]}"; do
         group=${GROUP[i]}
-        if [[ -z $group || -n ${DROPPED[i]} || -n ${BROKEN[group]} || ${VERDICT[i]:-counted} == counted ]]; then
+        if [[ -z $group || -n ${DROPPED[i]} || -n ${BROKEN[group]} || ${VERDICT[i]:-counted} == @(counted|missing) ]]; then
             continue
         fi
         members_left members "$group"

@@ -347,11 +347,14 @@ try_groups() {
 NODES=0 VALUED=0 EVENTS_SEEN=0 LOOK_WORDS=''
 
 look_at_nodes() { # PERF GROUPS OPTION: how many nodes perf prints, to how many of them it has a value
-    local line messages='' status
+    local line messages='' status=0
     local -r node='"metric-value"[[:space:]]*:[[:space:]]*"?([^",]*)"?,[[:space:]]*"metric-unit"[[:space:]]*:[[:space:]]*"(%|percent[^"]*)[[:space:]]+[A-Za-z_]'
     NODES=0 VALUED=0 EVENTS_SEEN=0
     while IFS= read -r line; do
-        if [[ $line =~ $node ]]; then
+        if [[ $line == "$LAST_LINE"* ]]; then
+            status=${line#"$LAST_LINE"}
+            continue
+        elif [[ $line =~ $node ]]; then
             NODES=$(( NODES + 1 ))
             [[ ! ${BASH_REMATCH[1]} =~ ^-?[0-9.]+$ ]] || VALUED=$(( VALUED + 1 ))
         fi
@@ -360,9 +363,7 @@ look_at_nodes() { # PERF GROUPS OPTION: how many nodes perf prints, to how many 
         elif [[ $line != \#* && $line != *'"metric-'* ]]; then
             messages+=$line$'\n'
         fi
-    done < <(timeout 20 "$1" stat -a --json -o /dev/stdout ${3:+"$3"} -M "$2" sleep 0.1 2>&1 </dev/null)
-    wait "$!"
-    status=$?
+    done < <(timeout 20 "$1" stat -a --json -o /dev/stdout ${3:+"$3"} -M "$2" sleep 0.1 2>&1 </dev/null; printf '\n%s%d\n' "$LAST_LINE" "$?")
     own_words <(printf '%s' "$messages")
     LOOK_WORDS=$REPLY
     (( status != 124 )) || LOOK_WORDS='perf did not come back within 20 s'

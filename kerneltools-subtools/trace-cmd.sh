@@ -3,13 +3,67 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# trace-cmd - records kernel trace events, with trace-cmd.
-# Known, so that its parameters are checked, but not built yet.
+# trace-cmd - records kernel trace events with trace-cmd, which is told in --trace-cmd-record-opts what to record.
+#
+# trace-cmd sets up the kernel's tracer, and resets it when it ends. It stamps with its own clock; --date has it keep what
+# makes that the time of day, and so the report shows it.
 
 parameter trace-cmd-record-opts options '' "further options of trace-cmd record; split into words, never evaluated"
 output trace.dat
+output 'trace.dat.cpu*'
 output trace-cmd-report.txt
 
 subtool_usable() {
-    skip "this version does not have it yet"
+    local version
+    find_program trace-cmd || skip "trace-cmd is neither on PATH nor in /usr/local/bin"
+    keep trace_cmd "$REPLY"
+    version=$("$REPLY" --version 2>/dev/null </dev/null)
+    trim "$version"
+    environment trace_cmd_version "${REPLY%%$'\n'*}"
+}
+
+subtool_start() {
+    local trace_cmd
+    local -a options
+    if runs sysfs-trace; then
+        skip "sysfs-trace, started before it, needs the kernel's trace buffer for itself"
+    fi
+    recall trace_cmd; trace_cmd=$REPLY
+    value_of trace-cmd-record-opts
+    split_words options "$REPLY"
+    launch trace.dat "$trace_cmd" record --date -o trace.dat "${options[@]}"
+}
+
+subtool_finish() {
+    local trace_cmd status=0
+    recall trace_cmd; trace_cmd=$REPLY
+    restore_recording "$trace_cmd"
+    if [[ -s trace.dat ]]; then
+        "$trace_cmd" report -i trace.dat >trace-cmd-report.txt </dev/null
+        status=$?
+        (( status == 0 )) || warn "trace-cmd report failed (exit $status, its words are above): trace-cmd-report.txt is not complete"
+    fi
+    "$trace_cmd" clear </dev/null || warn "trace-cmd clear failed (exit $?, its words are above): the kernel's trace buffer is not emptied"
+    return "$status"
+}
+
+# One that was killed leaves the tracer at work, and what it had read: one file for each CPU.
+restore_recording() { # TRACE_CMD
+    local cpu
+    local -a parts=()
+    for (( cpu = 0; ; cpu++ )); do
+        [[ -e trace.dat.cpu$cpu ]] || break
+        parts+=("trace.dat.cpu$cpu")
+    done
+    if [[ -e trace.dat ]] || (( cpu == 0 )); then
+        return
+    fi
+    log "NOTE: trace-cmd: it did not end by itself: tracing is reset, and trace.dat made of ${parts[*]}"
+    "$1" reset </dev/null || warn "trace-cmd reset failed (exit $?, its words are above): the kernel may still be tracing"
+    if "$1" restore -o trace.dat "${parts[@]}" </dev/null && [[ -s trace.dat ]]; then
+        rm -f -- "${parts[@]}"
+    else
+        warn "trace-cmd restore failed (its words are above): what was recorded stays in ${parts[*]}"
+        rm -f -- trace.dat
+    fi
 }

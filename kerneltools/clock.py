@@ -49,6 +49,8 @@ def read_clock(data_directory: Path, log: Log) -> dict[tuple[str, str], float]:
         except ValueError:
             log.note(CLOCK_FILE, "a line that is no '<subtool> begin|end <epoch>' is ignored", shown(line))
             continue
+        if moment == "begin":
+            clock.pop((subtool, "end"), None)  # an earlier collection's
         clock[subtool, moment] = epoch
     return clock
 
@@ -125,7 +127,7 @@ class Timeline:
         missing, and the counts of this one cover the usual distance rather than all the time since the previous.
         """
         end, previous_end = self._ms(time), self._ms(self._previous)
-        if end <= previous_end:
+        if end <= max(0, previous_end):
             return None
         seconds = time - self._previous
         steps = 1
@@ -135,7 +137,8 @@ class Timeline:
             previous_end = max(previous_end, self._ms(time - seconds))
         self._ordinal += steps
         self._previous = time
-        return Interval(min(previous_end + 1, end), end, seconds, self._ordinal)
+        # nothing was measured before the epoch, whatever a damaged time says
+        return Interval(max(0, min(previous_end + 1, end)), end, seconds, self._ordinal)
 
 
 class Times:

@@ -35,8 +35,8 @@ def _error(message: str) -> None:
 
 def _directory(arguments: list[str]) -> Path | None:
     """The data directory that the arguments name; None, with the error said, where they are no usage."""
-    if len(arguments) > 1 or (arguments and arguments[0].startswith("-")):
-        _error(f"{shown(' '.join(arguments))}: accepted is at most one directory, or --help")
+    if len(arguments) > 1 or (arguments and (not arguments[0] or arguments[0].startswith("-"))):
+        _error(f"{shown(' '.join(arguments)) or 'an empty name'}: accepted is at most one directory, or --help")
         return None
     directory = Path(arguments[0] if arguments else ".")
     if not directory.is_dir():
@@ -122,10 +122,12 @@ def main(arguments: list[str]) -> int:
         log.write()
         _error(f"{shown(str(output))} cannot be written: {error}")
         return 1
-    log.write()
     rows = [row for publication in publications for row in publication.summary()]
-    if rows:
-        print("\n".join(table(rows)))
-    else:
-        print("nothing to publish: no output of a subtool that yields metrics, or no sample in it")
+    try:
+        log.write()
+        print("\n".join(table(rows)) if rows else "nothing to publish: no output of a subtool that yields metrics, or no sample in it")
+        sys.stdout.flush()
+    except OSError as error:  # the metrics are complete, only their table finds no reader
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python tries once more when it ends)
+        _error(f"what was published cannot be printed: {error}")
     return 1 if log.any_loss else 0

@@ -80,7 +80,10 @@ def parse_event(text: str) -> Event:
             pmu = ""
     form = _PMU_FORM.fullmatch(text)
     modified = None if form else _MODIFIED.fullmatch(text)
-    if form:
+    if form and form.group(1) in _PMUS_OF_THE_KERNEL:
+        text, modifiers = form.group(2, 3)
+        form = None
+    elif form:
         pmu, text, modifiers = form.groups()
     elif modified:  # the last colon only: a tracepoint's own colon is part of its name
         text, modifiers = modified.groups()
@@ -91,9 +94,27 @@ def parse_event(text: str) -> Event:
     return Event(name, modifiers, pmu, family, is_core)
 
 
+_LIST_PIECE = re.compile(r"mem:[^,{}]*|/[^/]*/|[{},]|[^,{}/]+|/")
+
+
+def split_events(text: str) -> list[str]:
+    """The events of a list in perf's syntax, in order; groups are taken apart. Commas within /.../ are the event's."""
+    events = [""]
+    in_group = after_group = False
+    for piece in _LIST_PIECE.findall(text):
+        if piece in ("{", "}"):
+            in_group, after_group = piece == "{", piece == "}"
+        elif piece == ",":
+            events.append("")
+            after_group = False
+        elif not (after_group and not in_group):  # what follows a group's brace is its modifiers
+            events[-1] += piece
+    return [event.strip() for event in events if event.strip()]
+
+
 PLACE_KEYS = ("cpu", "core", "die", "socket", "node")  # what perf calls them; cpu first, the finest
 _NOT_A_PLACE_HERE = ("cache", "cluster")  # aggregations that the tool does not ask for and CDM has no breakouts for
-_PLACE = re.compile(r"S(-?[0-9]+)(?:-D(-?[0-9]+))?(?:-CL?S?-?[0-9]+(?=-C))?(?:-C(-?[0-9]+))?")
+_PLACE = re.compile(r"S(-?[0-9]+)(?:-D(-?[0-9]+))?(?:-C(-?[0-9]+))?")
 _PLACE_NAMES = {"socket": ("package",), "die": ("package", "die"), "core": ("package", "die", "core")}
 
 
@@ -126,4 +147,5 @@ def place_names(key: str, value: str, topology: dict[int, dict[str, str]]) -> di
     names = _PLACE_NAMES.get(key)
     if not match or not names or None in match.groups()[: len(names)]:
         return None
-    return dict(zip(names, match.groups()))
+    # -1: the firmware does not tell, and then there is one (as in kerneltools.topology)
+    return dict(zip(names, ("0" if number == "-1" else number for number in match.groups())))

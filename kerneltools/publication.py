@@ -76,6 +76,7 @@ class Publication:
         self._log = log
         self._files: MetricFiles | None = None
         self._series: list[_Series] = []
+        self._numbers: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._totals: dict[str, _Total] = {}
         self.prefixes: list[str] = []
 
@@ -85,20 +86,25 @@ class Publication:
 
     def series(self, metric: Metric, names: dict[str, str], metric_type: str | None = None, unit: str | None = None) -> int:
         """Register a series of `metric`; names are its breakouts. Where the metric is open (<event>), metric_type is
-        the type to publish under and unit what the collector says it is in."""
+        the type to publish under and unit what the collector says it is in. The same type and names again are the same
+        series."""
         assert self._files is not None, "expect() comes first"
         descriptor = metric.descriptor(metric_type)
         published_type = descriptor["type"]
+        key = published_type, tuple(sorted(names.items()))
+        if key in self._numbers:
+            return self._numbers[key]
         total = self._totals.get(published_type)
         if total is None:
             total = _Total(metric.unit if unit is None else unit, (self._order[metric.type], len(self._totals)))
             self._totals[published_type] = total
         described = published_type + "".join(f" {name}={value}" for name, value in names.items())
         self._series.append(_Series(self._files.series(descriptor, names), total, described))
-        return len(self._series) - 1
+        self._numbers[key] = len(self._series) - 1
+        return self._numbers[key]
 
     def sample(self, series: int, interval: Interval, value: Value) -> None:
-        """Publish `value` for an interval of a series, later than all its earlier ones.
+        """Publish `value` for an interval of a series, later than all its earlier ones (a second one is refused).
 
         The sample begins where the previous one of its series ended, over at most REACH_BACK missing intervals;
         beyond that the hole stays and is counted in the log.
@@ -108,6 +114,9 @@ class Publication:
         total = state.total
         if state.ordinal < 0:
             total.series += 1
+        elif ordinal <= state.ordinal:
+            self._log.lost(self._subtool, "second values of a series in one interval are not published", state.described)
+            return
         elif ordinal - state.ordinal - 1 <= REACH_BACK:
             begin = state.end + 1
         else:

@@ -12,6 +12,8 @@ from kerneltools import catalogue, clock, topology
 from kerneltools.catalogue import Metric
 from kerneltools.log import Log
 
+ENVIRONMENT = "kerneltools-environment.txt"
+
 
 class Run:
     """A data directory, with its clock file, CPU topology and the log that collects what is to be said about it."""
@@ -25,6 +27,15 @@ class Run:
     def topology(self) -> dict[int, dict[str, str]]:
         """Breakout names per CPU (kerneltools.topology.read)."""
         return topology.read(self.directory)
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """What start noted about the machine and the collection (kerneltools-environment.txt), by its keys."""
+        try:
+            text = (self.directory / ENVIRONMENT).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return {}
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
     @cached_property
     def catalogue(self) -> list[Metric]:

@@ -13,7 +13,7 @@ from kerneltools import perf_json
 from kerneltools.catalogue import SECONDS, Metric
 from kerneltools.clock import Interval, Timeline, start_of_counting
 from kerneltools.log import Log, shown
-from kerneltools.perf_event import Event, parse_event, place, place_names
+from kerneltools.perf_event import Event, parse_event, place, place_names, split_events
 from kerneltools.perf_json import Record
 from kerneltools.publication import Publication, Value, significant
 from kerneltools.rawfile import RawFile
@@ -21,6 +21,7 @@ from kerneltools.run import Run
 
 SUBTOOL = "perf-stat"
 OUTPUTS = ("perf-stat-output.json",)
+EVENTS_KEY = "perf_stat_events_counted"  # in the environment file: the list that perf was started with
 
 # A counter from here on went wild: perf subtracted a greater count from a smaller one.
 GREATEST_COUNT = 2**63
@@ -66,12 +67,18 @@ def read_counter(text: object) -> Value | None:
 class Counters:
     """Which counters an output holds and what can be derived from them, decided once for the whole run.
 
-    events: as perf_json.survey gives them: per spelling of perf, whether it was ever counted.
+    events: as perf_json.survey gives them: per spelling of perf, whether it was ever counted; asked: the events that perf
+    was told to count, in their order. perf drops the modifiers of tracepoints, and 6.x those of cache events, when it
+    prints them: what was asked for tells which of them a record is of.
     """
 
-    def __init__(self, events: dict[str, bool], metrics: list[Metric], log: Log) -> None:
-        self._parsed = {text: parse_event(text) for text in events}
-        counted = [self._parsed[text] for text, ever in events.items() if ever]
+    def __init__(self, events: dict[str, bool], asked: list[Event], metrics: list[Metric], log: Log) -> None:
+        printed = {text: parse_event(text) for text in events}
+        printed_types = {event.type for event in printed.values()}
+        self._meant = {text: _meant(event, asked, printed_types) for text, event in printed.items()}
+        self.taking_turns = {text: len(meant) for text, meant in self._meant.items() if len(meant) > 1}
+        self._reserved = {metric.type for metric in metrics}
+        counted = [event for text, ever in events.items() if ever for event in self._meant[text]]
         never = [shown(text) for text, ever in events.items() if not ever]
         if never:
             log.note(SUBTOOL, "events that were never counted: " + ", ".join(never))
@@ -80,22 +87,26 @@ class Counters:
         self._families: dict[str, str] = {}
         for event in counted:
             self._families.setdefault(event.type, event.family if not event.is_core else "")
-        self._counters: dict[str, tuple[Counter, Event]] = {}
-        present = {self.of(text)[0]: self._parsed[text] for text, ever in events.items() if ever}
+        self._counters: dict[tuple[str, int], tuple[Counter, Event]] = {}
+        present = dict(self.of(text, turn) for text, ever in events.items() if ever for turn in range(len(self._meant[text])))
         self.derived = self._derive(present, metrics, log)
 
-    def of(self, text: str) -> tuple[Counter, Event]:
-        """The counter for an event as perf spells it, and the event taken apart."""
-        found = self._counters.get(text)
+    def of(self, text: str, turn: int = 0) -> tuple[Counter, Event]:
+        """The counter for an event as perf spells it, and the event taken apart; turn: how many records of that spelling
+        came before this one in its interval and place."""
+        found = self._counters.get((text, turn))
         if found is None:
-            event = self._parsed.get(text) or parse_event(text)
+            meant = self._meant.get(text) or [parse_event(text)]
+            event = meant[min(turn, len(meant) - 1)]
             metric_type = event.type
             family = "" if event.is_core else event.family
             if self._families.get(metric_type, family) != family and not event.name.endswith("/"):
                 # another PMU has an event of this name: it must not count as this one
                 metric_type = f"{event.family}/{event.name}/{event.modifiers}"
+            if metric_type in self._reserved:
+                metric_type = f"event:{metric_type}"  # users may name their events as they like
             found = (metric_type, event.pmu if event.is_core and self.is_hybrid else ""), event
-            self._counters[text] = found
+            self._counters[text, turn] = found
         return found
 
     @staticmethod
@@ -122,12 +133,28 @@ class Counters:
                     )
                 continue
             modifiers = "" if "" in shared else shared[0]
+            if modifiers:
+                log.note(SUBTOOL, f"computed from events with the modifier :{modifiers}, there are no others", metric.type)
             for device, numerator in numerators[modifiers].items():
                 if metric.denominator == SECONDS:
                     derived.append(Derived(metric, numerator, None))
                 elif device in denominators[modifiers]:
                     derived.append(Derived(metric, numerator, denominators[modifiers][device]))
         return derived
+
+
+def _meant(printed: Event, asked: list[Event], printed_types: set[str]) -> list[Event]:
+    """What was asked for under a name that perf printed, in the order in which perf counts it."""
+    if printed.modifiers:
+        return [printed]
+    under_this_name = [
+        event
+        for event in asked
+        if event.name == printed.name and event.pmu in ("", printed.pmu) and (not event.modifiers or event.type not in printed_types)
+    ]
+    if not any(event.modifiers for event in under_this_name):
+        return [printed]
+    return [printed._replace(modifiers=event.modifiers) for event in under_this_name]
 
 
 class _Counts:
@@ -221,21 +248,26 @@ class _Reader:
     def counts(self, records: list[Record], lines_lost: bool) -> _Counts:
         """The counts in the records of an interval; lines_lost: whether some of its records may be missing."""
         counts = _Counts()
+        turns: dict[tuple[Place, str], int] = {}
+        taking_turns = self._counters.taking_turns
         for record in records:
             text = record.get("event")
             if text is None and "counter-value" not in record:
                 continue  # a further metric of the event above
-            found = self._counters.of(text) if isinstance(text, str) else None
-            if found is None or not found[1].name or "counter-value" not in record:
+            if not isinstance(text, str) or "counter-value" not in record or not self._counters.of(text)[1].name:
                 self._log.lost(SUBTOOL, "records without an event's name or its count", shown(str(text)))
                 continue
-            counter, event = found
             where = place(record)
             if where not in self._attributable:
                 self._attributable[where] = self._can_attribute(where)
             if not self._attributable[where]:
                 self._log.lost(SUBTOOL, "records that cannot be attributed to a place of this aggregation", shown("=".join(where)))
                 continue
+            turn = 0
+            if text in taking_turns:
+                turn = turns.get((where, text), 0)
+                turns[where, text] = turn + 1
+            counter, event = self._counters.of(text, turn)
             if counter not in self.units:
                 self.units[counter] = str(record.get("unit") or "")
             try:
@@ -246,9 +278,21 @@ class _Reader:
                 )
                 value = None
             counts.add(where, counter, event, value, record.get("pcnt-running"))
+        if lines_lost:
+            self._forget_unsure(counts, turns)
         for (where, counter), instances in counts.instances.items():
-            counts.values[where][counter] = self._sum(where, counter, instances, lines_lost)
+            total = counts.values[where][counter] = self._sum(where, counter, instances, lines_lost)
+            if total is None:
+                counts.running.pop(counter, None)
         return counts
+
+    def _forget_unsure(self, counts: _Counts, turns: dict[tuple[Place, str], int]) -> None:
+        """Drop counts of which a lost line makes unclear what they are of: one name stands for several counters."""
+        for (where, text), seen in turns.items():
+            if seen != self._counters.taking_turns[text]:
+                self._log.lost(SUBTOOL, "counts of several events under one name, one of them missing", shown(text))
+                for turn in range(seen):
+                    counts.values[where][self._counters.of(text, turn)[0]] = None
 
     def _sum(self, where: Place, counter: Counter, instances: dict[str, Value | None], lines_lost: bool) -> Value | None:
         """What the instances of a PMU counted together; None where a part is missing, for half a sum is a number that
@@ -261,7 +305,10 @@ class _Reader:
             return None
         known.update(instances)
         values = [value for value in instances.values() if value is not None]
-        return _sum(values) if len(values) == len(instances) else None
+        if len(values) < len(instances):
+            self._log.note(SUBTOOL, "no sum over PMU instances where one was not counted", shown(counter[0]))
+            return None
+        return _sum(values)
 
     def _can_attribute(self, where: Place) -> bool:
         """Whether the place can be named, and is of the same kind as all: totals beside their parts count twice."""
@@ -283,7 +330,8 @@ def publish(run: Run, raw: RawFile, publication: Publication) -> None:
     if not len(times):
         log.note(SUBTOOL, f"{raw.path.name} holds no interval")
     start = start_of_counting(run.clock, SUBTOOL, times.last, survey.tail_damage, raw.mtime, log) if len(times) else 0.0
-    counters = Counters(survey.events, metrics, log)
+    asked = [parse_event(text) for text in split_events(run.environment.get(EVENTS_KEY, ""))]
+    counters = Counters(survey.events, asked, metrics, log)
     publication.expect(len(times))
     series = _Series(run, publication, metrics, counters)
     reader = _Reader(run, counters)

@@ -24,7 +24,6 @@ from kerneltools.turbostat_table import LEADING, MACHINE, Block, Header, Row, Ta
 SUBTOOL = "turbostat"
 OUTPUTS = ("turbostat-stdout.txt",)
 
-ENVIRONMENT = "kerneltools-environment.txt"
 INTERVAL_KEY = "turbostat_interval"
 DEFAULT_INTERVAL = 10.0  # seconds; kerneltools-start's own default
 # What CorWatt is a property of.
@@ -305,15 +304,6 @@ def _stands(row: Row, indices: list[int]) -> bool:
     return any(index < len(fields) and fields[index].strip() for index in indices)
 
 
-def _environment(run: Run) -> dict[str, str]:
-    """The lines of kerneltools-environment.txt."""
-    try:
-        text = (run.directory / ENVIRONMENT).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-
-
 def _collection_interval(environment: dict[str, str]) -> float:
     """--interval in seconds; 0.0 where the environment file does not have it."""
     try:
@@ -514,7 +504,7 @@ def publish(run: Run, raw: RawFile, publication: Publication) -> None:
     log = run.log
     columns = Columns(run.metrics(SUBTOOL))
     table = Table(raw, SUBTOOL, columns.knows)
-    environment = _environment(run)
+    environment = run.environment
     survey = _Survey(table, columns, _Places(run), SCOPE_OF_VENDOR.get(environment.get("cpu_vendor", ""), ""))
     if not survey.intervals:
         log.note(SUBTOOL, f"{raw.path.name} holds no interval")
