@@ -31,10 +31,10 @@ from typing import NamedTuple
 
 sys.dont_write_bytecode = True
 
-from kerneltools.clock import CLOCK_FILE, read_clock  # noqa: E402  (no __pycache__ beside the scripts)
+from kerneltools.clock import CLOCK_FILE  # noqa: E402  (no __pycache__ beside the scripts)
 from kerneltools.log import Log, shown  # noqa: E402
+from kerneltools.run import ENVIRONMENT, Run  # noqa: E402
 
-ENVIRONMENT_FILE = "kerneltools-environment.txt"
 SUBTOOL = "perf-record"
 EPOCH_IN_MS = Decimal(10) ** 11  # fewer are 1973, and rather seconds than milliseconds
 STEP = Decimal("0.001")  # seconds between the offsets at start and stop that are worth a word
@@ -68,16 +68,6 @@ def milliseconds(text: str) -> Decimal:
     return moment
 
 
-def read_environment(directory: Path) -> dict[str, str]:
-    """The lines of the directory's kerneltools-environment.txt."""
-    path = directory / ENVIRONMENT_FILE
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise Unknown(f"{path} cannot be read ({error.strerror}): name the data directory of a run, or give --sys-boot-time") from None
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-
-
 def offset_in(environment: dict[str, str], key: str) -> Decimal | None:
     """An offset in seconds; None where the environment file has none."""
     try:
@@ -91,9 +81,11 @@ def recording_of(directory: Path, last_sample: Decimal | None, notes: list[str])
 
     last_sample: the recording's time of its last sample, which was taken when the recording ended; used where the offset is not known.
     """
-    environment = read_environment(directory)
-    clock = read_clock(directory, Log())
-    begin, end = (Decimal(str(clock[key])) if (key := (SUBTOOL, moment)) in clock else None for moment in ("begin", "end"))
+    run = Run(directory, Log())
+    environment = run.environment
+    if not environment:
+        raise Unknown(f"{directory / ENVIRONMENT} cannot be read: name the data directory of a run with --dir, or give --sys-boot-time")
+    begin, end = (Decimal(str(run.clock[key])) if (key := (SUBTOOL, moment)) in run.clock else None for moment in ("begin", "end"))
     offset = offset_in(environment, "perf_record_clock_offset")
     at_stop = offset_in(environment, "perf_record_clock_offset_at_stop")
     if last_sample is not None:
@@ -101,7 +93,7 @@ def recording_of(directory: Path, last_sample: Decimal | None, notes: list[str])
             raise Unknown(f"{directory / CLOCK_FILE} does not say when it ended, which --last-sample needs: give --sys-boot-time")
         return Recording(end - last_sample, begin, end)
     if "perf_record_clock" not in environment:
-        raise Unknown(f"{directory / ENVIRONMENT_FILE} says nothing about perf-record: it was not among the subtools of that run")
+        raise Unknown(f"{directory / ENVIRONMENT} says nothing about perf-record: it was not among the subtools of that run")
     if offset is None:
         raise Unknown(
             f"samples were stamped with {environment['perf_record_clock']}, and how far that is from the epoch is not known: give "

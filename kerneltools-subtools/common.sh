@@ -11,17 +11,20 @@
 #                                           compresses it to NAME.xz ("plain": leaves it as it is)
 #     subtool_alias FORMER_NAME             accepted in --subtools, with a word about it
 # and defines
-#     subtool_usable    may it run here? if not: skip "reason" (default: yes). What it found out, it can keep NAME VALUE
-#     subtool_start     launch OUTPUT COMMAND...  (recall NAME gives what subtool_usable kept)
+#     subtool_usable    may it run here? if not: skip "reason"; default: yes
+#     subtool_start     launch OUTPUT COMMAND...; a subtool without a process of its own: hold, before it changes anything
 #     subtool_finish    what follows its end, before compression; may run twice; default: nothing
 # Each of them runs in the data directory, in a shell of its own: an exit or an unset variable there is this
-# subtool's trouble only; so is a status that is not 0, which is reported. They may use: value_of, values_of, split_words, split_events, find_program, event_metrics,
-# perf_limits, environment, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
+# subtool's trouble only; so is a status that is not 0, which is reported. What one of them keeps (keep NAME VALUE) the
+# later ones recall, subtool_finish too, where the parameters are those of stop, if any, and not to be looked at. They may
+# use: value_of, values_of, split_words, split_events, find_program, event_metrics, perf_limits, environment, runs,
+# close_descriptors, own_words, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
 
 set -u
 export LC_ALL=C         # perf writes numbers that are not JSON where the decimal point is a comma
 
 readonly CLOCK=kerneltools-clock.txt RECORD=kerneltools-pids.txt ENVIRONMENT=kerneltools-environment.txt
+readonly KEPT_FILE=kerneltools-kept.txt
 # Other roots than /proc and /sys for what is only read to describe the machine (tests). Processes are always looked up in /proc.
 PROCFS=${KERNELTOOLS_PROCFS:-/proc}
 SYSFS=${KERNELTOOLS_SYSFS:-/sys}
@@ -80,6 +83,8 @@ own_words() { # FILE
                 words=${BASH_REMATCH[1]}
             elif [[ $previous == Error: && -z $words ]]; then
                 words=$line
+            elif [[ $line =~ ^Error:\ (.+) && -z $words ]]; then
+                words=${BASH_REMATCH[1]}
             fi
             previous=$line
             last=$line
@@ -595,6 +600,7 @@ perf_limits() { # [NUMBER_OF_EVENTS]
 
 # ---- the record of collectors: kerneltools-pids.txt
 #     <subtool> <pid> <start time> <output>              a collector, written by itself
+#     <subtool> - <epoch> -                              a subtool that holds from then on, without a process
 #     signalled <subtool> <pid> <start time> <epoch>     SIGINT was sent to it then
 #     ended|finished <subtool> <pid> <start time>        its end is in the clock file; its subtool_finish is done
 
@@ -608,7 +614,7 @@ read_record() {
     while read -r a b c d e; do
         if [[ $a == @(signalled|ended|finished) ]]; then
             MARK["$a $b $c $d"]=${e:-yes}
-        elif [[ $b =~ ^[1-9][0-9]{0,9}$ && $c =~ ^[0-9]+$ && -n $d ]]; then
+        elif [[ $b =~ ^(-|[1-9][0-9]{0,9})$ && $c =~ ^[0-9]+$ && -n $d ]]; then
             known=${COLLECTOR_OUTPUT["$a $b $c"]:-}
             [[ -n $known ]] || COLLECTORS+=("$a $b $c")
             COLLECTOR_OUTPUT["$a $b $c"]=$d${e:+ $e}
@@ -645,7 +651,40 @@ alive() { # COLLECTOR: is it there, and the one that was recorded?
     read_stat "$pid" && [[ ${STAT[3]} == "${1##* }" && ${STAT[0]} != [ZX] ]]
 }
 
+held() { # COLLECTOR: is it a subtool without a process?
+    [[ $1 == *' - '* ]]
+}
+
+in_effect() { # COLLECTOR: it is alive, or holds and is not finished
+    if held "$1"; then
+        ! marked finished "$1"
+    else
+        alive "$1"
+    fi
+}
+
+runs() { # SUBTOOL: is it one of those that were started here before, and not stopped?
+    local collector
+    read_record
+    for collector in "${COLLECTORS[@]}"; do
+        if [[ ${collector%% *} == "$1" ]] && in_effect "$collector"; then
+            return 0
+        fi
+    done
+    return 1
+}
+
 # ---- launching
+
+close_descriptors() { # EXCEPT...: all but the three standard ones and those
+    local fd
+    for fd in /proc/self/fd/*; do
+        fd=${fd##*/}
+        if (( fd > 2 )) && [[ " $* " != *" $fd "* ]]; then
+            exec {fd}>&-
+        fi
+    done
+}
 
 # Runs in the process that becomes the collector: records itself, lets go of every inherited descriptor, becomes it.
 # Because it records itself, and keeps the directory locked until it has, stop knows all that was started, however start
@@ -653,12 +692,7 @@ alive() { # COLLECTOR: is it there, and the one that was recorded?
 run_recorded() { # SUBTOOL OUTPUT ANSWER LOCK COMMAND...
     local of=$1 output=$2 answer=$3 lock=$4 fd ignored='' clean=()
     shift 4
-    for fd in /proc/self/fd/*; do
-        fd=${fd##*/}
-        if (( fd > 2 && fd != answer && fd != lock )); then
-            exec {fd}>&-
-        fi
-    done
+    close_descriptors "$answer" "$lock"
     # bash cannot undo an ignored SIGINT that it inherited; env can, where it is new enough
     while read -r fd ignored _; do
         [[ $fd != SigIgn: ]] || break
@@ -699,10 +733,16 @@ launch() {
     [[ $reply == recorded ]] || skip "could not be launched: ${reply:-no answer}"
 }
 
+# hold: the subtool is in effect from here on, without a process; stop will call its subtool_finish, however start ends
+hold() {
+    epoch_now
+    printf '%s - %s -\n' "$subtool" "${REPLY/./}" >>"$RECORD" || skip "cannot write $RECORD"
+}
+
 # ---- a subtool's functions, in a shell of their own
 
 REPORT=''               # where this shell tells the driver what became of the subtool
-declare -A KEPT=()      # <subtool>/<name>: what its subtool_usable kept
+declare -A KEPT=()      # by <subtool>/<name>: what its functions kept; in kerneltools-kept.txt, for stop too
 declare -A REASON=()    # why a subtool does not run
 
 skip() { # REASON: this subtool cannot run here
@@ -710,15 +750,24 @@ skip() { # REASON: this subtool cannot run here
     exit 0
 }
 
-note_report() { # SUBTOOL WHAT NAME VALUE: the driver's side of skip and keep
-    case $2 in
-        keep) KEPT[$1/$3]=$4 ;;
-        skip) REASON[$1]=$4 ;;
-    esac
+note_report() { # SUBTOOL WHAT NAME VALUE: the driver's side of skip
+    [[ $2 != skip ]] || REASON[$1]=$4
 }
 
-keep() { # NAME VALUE
-    printf '%s\0' keep "$1" "$2" >&"$REPORT"
+keep() { # NAME VALUE: a line <subtool> <name> = "<value>", in which backslash and line feed are \\ and \n
+    local value=${2//\\/\\\\}
+    value=${value//$'\n'/\\n}
+    KEPT[$subtool/$1]=$2
+    printf '%s %s = "%s"\n' "$subtool" "$1" "$value" >>"$KEPT_FILE"
+}
+
+read_kept() {
+    local of name value
+    while read -r of name _ value; do
+        value=${value#\"}
+        printf -v value '%b' "${value%\"}"
+        KEPT[$of/$name]=$value
+    done 2>/dev/null <"$KEPT_FILE"
 }
 
 recall() { # NAME
@@ -737,6 +786,7 @@ in_subtool() { # SUBTOOL FUNCTION [DESCRIPTOR_TO_CLOSE...]; in a subshell
         [[ -z $fd ]] || exec {fd}>&-
     done
     CALLER_STDERR=''
+    read_kept
     # shellcheck source=/dev/null
     source "$SUBTOOLS_DIR/$subtool.sh"
     "$function"

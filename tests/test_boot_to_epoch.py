@@ -130,7 +130,7 @@ def test_a_clock_that_was_set_meanwhile_is_said(recording):
     [
         (["-s1", "1700001007500", "-s2", "1700001002123"], "the window ends (1700001002123) before it begins (1700001007500)"),
         (["-s1", "1600000000000", "-b", "1700000000"], "before the recording's clock was 0"),
-        (["-s1", "1700001002123", "-d", "/nowhere"], "/nowhere/kerneltools-environment.txt cannot be read (No such file or directory)"),
+        (["-s1", "1700001002123", "-d", "/nowhere"], "/nowhere/kerneltools-environment.txt cannot be read: name the data directory"),
     ],
 )
 def test_what_cannot_be_told_is_one_line_and_exit_1(recording, arguments, words):
