@@ -12,18 +12,23 @@ import sys
 import traceback
 from pathlib import Path
 
-from kerneltools import rawfile, sink, subtools
+from kerneltools import compare, page, rawfile, sink, subtools
 from kerneltools.log import Log, shown
 from kerneltools.publication import Publication, TypeSummary
 from kerneltools.run import Run
 
 USAGE = """usage: kerneltools-post-process [DIR]
+       kerneltools-post-process --compare DIR_A DIR_B
 
 Turns what the kernel tool collected in DIR (default: the current directory) into
-CDM metrics under DIR/postprocess, and prints a table of them.
+CDM metrics under DIR/postprocess, draws them in DIR/postprocess/kernel.html, and
+prints a table of them. With --compare: what changed between two runs that were
+post-processed, the clearest first (change against spread), and what differs in
+their environments; nothing is written.
 Environment: TOOLBOX_HOME, where toolbox's metrics API is found (else a built-in
 writer makes the same files).
-Exit: 0 all that is there was published; 1 something was lost or unreadable; 2 usage.
+Exit: 0 all that is there was published (or compared); 1 something was lost or
+unreadable; 2 usage.
 """
 POSTPROCESS = "postprocess"
 PRIMARY_METRIC = "ipc"
@@ -86,6 +91,16 @@ def write_summary_file(publications: list[Publication], output: Path) -> None:
     os.replace(unfinished, output / "post-process-data.json")
 
 
+def write_page(run: Run, publications: list[Publication], output: Path) -> None:
+    """Write kernel.html; where that fails it is a loss of the run, but the metrics are in their place already."""
+    try:
+        page.write(run, publications, output)
+    except Exception as error:  # whatever the page trips over, it costs the page only
+        run.log.lost(page.PAGE, "was not written; the metrics are whole", f"{type(error).__name__}: {shown(str(error))}")
+        if not isinstance(error, OSError):
+            traceback.print_exc()
+
+
 def table(rows: list[TypeSummary]) -> list[str]:
     """The closing table as lines of text."""
     head = ("type", "unit", "series", "samples", "mean", "min", "max")
@@ -108,6 +123,8 @@ def main(arguments: list[str]) -> int:
     if arguments in (["--help"], ["-h"]):
         print(USAGE, end="")
         return 0
+    if arguments[:1] == ["--compare"]:
+        return compare.main(arguments[1:], sys.stdout, sys.stderr)
     directory = _directory(arguments)
     if directory is None:
         return 2
@@ -116,12 +133,15 @@ def main(arguments: list[str]) -> int:
     try:
         output.mkdir(exist_ok=True)
         sink.remove_stale(output)
-        publications = process(Run(directory, log), output)
+        page.remove_stale(output)
+        run = Run(directory, log)
+        publications = process(run, output)
         write_summary_file(publications, output)
     except OSError as error:
         log.write()
         _error(f"{shown(str(output))} cannot be written: {error}")
         return 1
+    write_page(run, publications, output)
     rows = [row for publication in publications for row in publication.summary()]
     try:
         log.write()

@@ -10,6 +10,7 @@ from typing import NamedTuple, Union
 
 from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval
+from kerneltools.curves import Curves
 from kerneltools.log import Log
 from kerneltools.sink import MetricFiles
 
@@ -79,10 +80,12 @@ class Publication:
         self._numbers: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._totals: dict[str, _Total] = {}
         self.prefixes: list[str] = []
+        self.curves = Curves(subtool)  # of what is published, for the page
 
     def expect(self, intervals: int) -> None:
         """Say how many samples a series can have at most, by which series are spread over metric files."""
         self._files = MetricFiles(self._directory, self._subtool, rows_per_series=max(1, intervals))
+        self.curves.expect(intervals, REACH_BACK)
 
     def series(self, metric: Metric, names: dict[str, str], metric_type: str | None = None, unit: str | None = None) -> int:
         """Register a series of `metric`; names are its breakouts. Where the metric is open (<event>), metric_type is
@@ -100,6 +103,7 @@ class Publication:
             self._totals[published_type] = total
         described = published_type + "".join(f" {name}={value}" for name, value in names.items())
         self._series.append(_Series(self._files.series(descriptor, names), total, described))
+        self.curves.series(metric, published_type, total.unit, names)
         self._numbers[key] = len(self._series) - 1
         return self._numbers[key]
 
@@ -124,6 +128,7 @@ class Publication:
             self._log.note(self._subtool, "holes (more than 3 intervals without a value)", f"{state.described}, {missing} intervals")
         assert self._files is not None
         self._files.sample(state.handle, begin, end, value)
+        self.curves.sample(series, interval, begin, value)
         state.end = end
         state.ordinal = ordinal
         duration = end - begin + 1
@@ -139,6 +144,7 @@ class Publication:
         """Complete the metric files and put them where the indexer looks."""
         if self._files is not None:
             self.prefixes = self._files.finish()
+        self.curves.finish()
 
     def abandon(self) -> None:
         """Leave no metric file of this publication, and no summary either."""
@@ -146,6 +152,7 @@ class Publication:
             self._files.abandon()
         self._totals = {}
         self.prefixes = []
+        self.curves = Curves(self._subtool)
 
     def summary(self) -> list[TypeSummary]:
         """What was published, in the catalogue's order."""

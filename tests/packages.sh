@@ -64,6 +64,7 @@ packages_of() {
         python-venv:*apt-get) echo "python3 python3-venv" ;;
         python:*zypper | python-venv:*zypper) printf '%s\n' python3 python311 ;;
         python:* | python-venv:*) printf '%s\n' python3 python3.11 ;;
+        chromedriver:*apt-get) echo chromium-driver ;;
         gcc:*apt-get) echo "gcc libc6-dev" ;;
         gcc:*) echo "gcc glibc-devel kernel-headers" ;;
         *) echo "$program" ;;

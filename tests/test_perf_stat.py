@@ -553,7 +553,7 @@ def test_a_second_run_leaves_the_same_bytes_and_nothing_of_the_first(data_dir):
     after = snapshot(data_dir)
     assert after.pop("post-process-output.txt") == b"of rickshaw\n"
     assert after == before
-    assert sorted(before) == ["metric-data-perf-stat.csv.xz", "metric-data-perf-stat.json.xz", "post-process-data.json"]
+    assert sorted(before) == ["kernel.html", "metric-data-perf-stat.csv.xz", "metric-data-perf-stat.json.xz", "post-process-data.json"]
     assert (second.rc, second.out) == (first.rc, first.out)
 
 

@@ -1,0 +1,324 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""What a chart needs of the samples that are published, kept while they pass, in memory that the run's length does not change.
+
+Time is cut into columns of so many intervals that a curve has about COLUMNS of them at most, and all curves together
+about CELLS cells. Of each column a curve keeps the mean (weighted by duration), the least and the greatest value; a
+run with fewer intervals is kept as it is.
+
+Each type has a folded curve (its series added or averaged in each interval, as its default-aggregation says) and one
+curve for each series. Samples wait in a buffer of some intervals and go into the curves from there, many at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from math import nan
+from operator import mul
+from typing import Union
+
+from kerneltools.catalogue import Metric
+from kerneltools.clock import Interval
+
+COLUMNS = 400  # of a curve; more than a chart has pixels
+CELLS = 1_000_000  # of all curves of one kind, of 8 bytes, or 24 where columns hold several intervals; and of the buffer
+BREAKS = 100  # holes of the whole output that may begin a new column
+
+Value = Union[int, float]
+Piece = tuple[int, int, int]  # a column, and from where to where (exclusive) its intervals are in the buffer
+
+
+class Axis:
+    """The columns of time: first and last ms of each, both included; how many intervals make one."""
+
+    def __init__(self) -> None:
+        self.begins = array("q")
+        self.ends = array("q")
+        self.stride = 1
+        self._in_column = 0
+        self._breaks = 0
+
+    def fit(self, intervals: int, curves: int) -> None:
+        """Choose how many intervals make a column, by how many intervals and curves there will be."""
+        self.stride = max(1, math.ceil(intervals / min(COLUMNS, max(1, CELLS // max(1, curves)))))
+
+    def extend(self, begins: Sequence[int], ends: Sequence[int], behind_hole: Sequence[bool]) -> list[Piece]:
+        """Continue with the intervals of a buffer; one behind a hole begins a column of its own, so that it is seen."""
+        pieces: list[Piece] = []
+        for place, (begin, end, after) in enumerate(zip(begins, ends, behind_hole)):
+            breaks = after and self._in_column < self.stride and self._breaks < BREAKS
+            self._breaks += breaks
+            if self.ends and self._in_column < self.stride and not breaks:
+                self.ends[-1] = end
+                self._in_column += 1
+            else:
+                self.begins.append(begin)
+                self.ends.append(end)
+                self._in_column = 1
+            column = len(self.ends) - 1
+            if pieces and pieces[-1][0] == column:
+                pieces[-1] = (column, pieces[-1][1], place + 1)
+            else:
+                pieces.append((column, place, place + 1))
+        return pieces
+
+
+class Curve:
+    """Mean, least and greatest value in each column of an axis; nan where there is no value.
+
+    Where a column is one interval, the three are the same array.
+    """
+
+    __slots__ = ("_column", "_duration", "_greatest", "_least", "_weighted", "greatest", "least", "means")
+
+    def __init__(self, stride: int) -> None:
+        self.means = array("d")
+        self.least = self.means if stride == 1 else array("d")
+        self.greatest = self.means if stride == 1 else array("d")
+        self._column = -1
+        self._duration = 0
+        self._weighted = 0.0
+        self._least = 0.0
+        self._greatest = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether each column is one interval."""
+        return self.least is self.means
+
+    def extend(self, pieces: list[Piece], values: Sequence[float], durations: Sequence[int]) -> None:
+        """Continue with the values (nan: none) of a buffer's intervals of these durations."""
+        if not pieces:
+            return
+        if self.exact:
+            self.means.extend([nan] * (pieces[0][0] - len(self.means)))
+            self.means.extend(values[pieces[0][1] : pieces[-1][2]])
+            return
+        for column, first, stop in pieces:
+            part, weights = values[first:stop], durations[first:stop]
+            weighted = sum(map(mul, part, weights))
+            if weighted != weighted:  # a nan: intervals without a value
+                there = [place for place, value in enumerate(part) if value == value]
+                if not there:
+                    continue
+                part, weights = [part[place] for place in there], [weights[place] for place in there]
+                weighted = sum(map(mul, part, weights))
+            self.add(column, sum(weights), weighted, min(part), max(part))
+
+    def add(self, column: int, duration: int, weighted: float, least: float, greatest: float) -> None:
+        """Add to a column, not before the last: so many ms, value times ms, least and greatest value of it."""
+        if column == self._column:
+            self._duration += duration
+            self._weighted += weighted
+            self._least = min(self._least, least)
+            self._greatest = max(self._greatest, greatest)
+            return
+        self.close()
+        missing = [nan] * (column - len(self.means))
+        for cells in (self.means, self.least, self.greatest):
+            cells.extend(missing)
+        self._column, self._duration, self._weighted, self._least, self._greatest = column, duration, weighted, least, greatest
+
+    def close(self) -> None:
+        """Complete the last column."""
+        if self._duration:
+            self.means.append(self._weighted / self._duration)
+            self.least.append(self._least)
+            self.greatest.append(self._greatest)
+        self._duration = 0
+
+
+class SeriesCurve:
+    """One series: its breakouts and its curve (None: it began late, when there were too many already)."""
+
+    __slots__ = ("begun", "curve", "names", "values")
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+        self.values = array("d")  # the buffer
+        self.begun = False
+        self.curve: Curve | None = None
+
+
+class TypeCurves:
+    """One metric type, its series and their fold.
+
+    folded: sum or mean over the series in each interval; a sum only where each series has a value: a part of it is none.
+    lowest, highest: of the series' own values. partial: intervals that have no sum for that reason.
+    """
+
+    def __init__(self, metric: Metric, published_type: str, unit: str) -> None:
+        self.type = published_type
+        self.unit = unit
+        self.meaning = metric.meaning
+        self.sums = metric.aggregation == "sum"
+        self.series: list[SeriesCurve] = []
+        self.folded: Curve | None = None
+        self.lowest: Curve | None = None
+        self.highest: Curve | None = None
+        self.partial = 0
+
+    def begun(self) -> list[SeriesCurve]:
+        """The series that have a sample."""
+        return [series for series in self.series if series.begun]
+
+    def begin(self, stride: int) -> None:
+        """Begin the fold anew, with so many intervals to a column."""
+        self.folded, self.lowest, self.highest = Curve(stride), Curve(stride), Curve(stride)
+
+    def fold(self, buffers: list[array[float]]) -> tuple[array[float], array[float], array[float]]:
+        """The fold of buffers of equal length in each interval, the least, and the greatest value of them."""
+        if len(buffers) == 1:
+            return buffers[0], buffers[0], buffers[0]
+        folded, least, greatest = array("d"), array("d"), array("d")
+        for row in zip(*buffers):
+            total = sum(row)
+            number = len(row)
+            if total != total:
+                row = [value for value in row if value == value]  # noqa: PLW2901
+                total = sum(row)
+                number = len(row)
+                self.partial += self.sums and number > 0
+            if number == 0 or (self.sums and number < len(buffers)):
+                folded.append(nan)
+            else:
+                folded.append(total if self.sums else total / number)
+            least.append(min(row, default=nan))
+            greatest.append(max(row, default=nan))
+        return folded, least, greatest
+
+
+class Curves:
+    """The curves of one subtool. Call `expect` once, then `series` and `sample` as Publication does, then `finish`.
+
+    fault: what went wrong here, after which nothing is kept any more; it must not cost the metrics.
+    """
+
+    def __init__(self, subtool: str) -> None:
+        self.subtool = subtool
+        self.fault: Exception | None = None
+        self.types: dict[str, TypeCurves] = {}
+        self.axis = Axis()  # of the folded curves
+        self.series_axis = Axis()
+        self.intervals = 0
+        self.without_curve = 0  # series
+        self._reach_back = 0
+        self._expected = 1
+        self._series: list[SeriesCurve] = []
+        self._kept = 0  # series that have a curve
+        self._buffer_length = 0
+        self._drained = 0
+        self._place = -1
+        self._begins = array("q")
+        self._ends = array("q")
+        self._behind_hole: list[bool] = []
+        self._end = -1
+        self._ordinal = -1
+
+    def expect(self, intervals: int, reach_back: int) -> None:
+        """Say how many intervals there can be at most, and over how many missing ones a sample may reach back."""
+        self._expected = max(1, intervals)
+        self._reach_back = reach_back
+
+    def series(self, metric: Metric, published_type: str, unit: str, names: dict[str, str]) -> None:
+        """Register the next series; they are numbered in the order of the calls, from 0."""
+        of = self.types.get(published_type)
+        if of is None:
+            of = self.types[published_type] = TypeCurves(metric, published_type, unit)
+        self._series.append(SeriesCurve(names))
+        of.series.append(self._series[-1])
+
+    def sample(self, number: int, interval: Interval, begin: int, value: Value) -> None:
+        """Take a sample of the series of that number: its interval, and where it begins, which may be earlier."""
+        if self.fault is not None:
+            return
+        try:
+            if interval.end != self._end:
+                self._next(interval)
+            values = self._series[number].values
+            if begin != self._begins[-1] or len(values) != self._place:
+                self._fill(values, begin, value)
+            values.append(value)
+        except Exception as fault:
+            self.fault = fault
+
+    def _fill(self, values: array[float], begin: int, value: Value) -> None:
+        """Fill a series' buffer up to the present interval: where its sample reaches back, with the sample's value."""
+        place = self._place
+        if begin < self._begins[place] and (place == 0 or self._ends[place - 1] < begin):
+            self._begins[place] = begin  # the output lacks the intervals between
+        while place > 0 and self._ends[place - 1] >= begin:
+            place -= 1
+        values.extend([nan] * (place - len(values)))
+        values.extend([value] * (self._place - len(values)))
+
+    def _next(self, interval: Interval) -> None:
+        if self.intervals == 1:  # as a rule all series are known by now
+            self.axis.fit(self._expected, len(self.types))
+            self.series_axis.fit(self._expected, len(self._series))
+        if self.intervals and len(self._ends) >= self._buffer_length:
+            self._buffer_length = max(2 * self._reach_back + 2, min(CELLS // len(self._series), 10 * COLUMNS))
+            if len(self._ends) >= self._buffer_length:
+                self._drain(len(self._ends) - self._reach_back)
+        self._behind_hole.append(self._ordinal >= 0 and interval.ordinal - self._ordinal - 1 > self._reach_back)
+        self._begins.append(interval.begin)
+        self._ends.append(interval.end)
+        self._place = len(self._ends) - 1
+        self._end = interval.end
+        self._ordinal = interval.ordinal
+        self.intervals += 1
+
+    def _drain(self, intervals: int) -> None:
+        """Move so many intervals from the buffer into the curves."""
+        begins, ends, behind_hole = self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals]
+        durations = [end - begin + 1 for begin, end in zip(begins, ends)]
+        pieces = self.axis.extend(begins, ends, behind_hole)
+        series_pieces = self.series_axis.extend(begins, ends, behind_hole)
+        for of in self.types.values():
+            buffers = []
+            for series in of.series:
+                if not series.begun:
+                    if not series.values:
+                        continue
+                    self._begin(series, of)
+                series.values.extend([nan] * (intervals - len(series.values)))
+                values = series.values[:intervals]
+                del series.values[:intervals]
+                buffers.append(values)
+                if series.curve is not None:
+                    series.curve.extend(series_pieces, values, durations)
+            if buffers and of.folded is not None and of.lowest is not None and of.highest is not None:
+                folded, least, greatest = of.fold(buffers)
+                of.folded.extend(pieces, folded, durations)
+                of.lowest.extend(pieces, least, durations)
+                of.highest.extend(pieces, greatest, durations)
+        del self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals]
+        self._drained += intervals
+
+    def _begin(self, series: SeriesCurve, of: TypeCurves) -> None:
+        """A series has its first values in the buffer."""
+        series.begun = True
+        columns = math.ceil(self._expected / self.series_axis.stride)
+        if (self._kept + 1) * columns <= 2 * CELLS:
+            series.curve = Curve(self.series_axis.stride)
+            self._kept += 1
+        else:
+            self.without_curve += 1
+        if of.folded is None or (of.sums and self._drained):  # sums so far lacked this series
+            if of.folded is not None:
+                of.partial = self._drained
+            of.begin(self.axis.stride)
+
+    def finish(self) -> None:
+        """Complete the curves."""
+        try:
+            self._drain(len(self._ends))
+            for of in self.types.values():
+                for curve in (of.folded, of.lowest, of.highest, *(series.curve for series in of.series)):
+                    if curve is not None:
+                        curve.close()
+        except Exception as fault:
+            self.fault = self.fault or fault

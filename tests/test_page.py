@@ -1,0 +1,450 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""kernel.html without a browser: its numbers are those of the metric files, foreign text is harmless, its size is bounded."""
+
+import html.parser
+import json
+import math
+import os
+import re
+from unittest import mock
+
+import pytest
+from perf_output import EPOCH, block, line, post_process, process, read_back, run_of, write_clock, write_output, write_topology
+
+from kerneltools import catalogue, curves, page
+from kerneltools.clock import Interval
+from kerneltools.curves import Curves
+
+hypothesis = pytest.importorskip("hypothesis")
+st = pytest.importorskip("hypothesis.strategies")
+
+HOSTILE = '</script><script>alert(1)</script><img src=x onerror=alert(2)>"\'&@@DATA@@]]>'
+EVENT = "<img src=x onerror=alert(1)>\"'&@@DATA@@"
+VOID = {"meta", "link", "br", "input", "img"}
+
+
+class Parsed(html.parser.HTMLParser):
+    """Which elements there are, with their attributes, and the visible text."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements = []
+        self.open = []
+        self.text = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+def read(directory):
+    return (directory / "postprocess" / "kernel.html").read_text(encoding="utf-8")
+
+
+def data_of(directory):
+    """The JSON that the page's script draws."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', read(directory), re.DOTALL)[1])
+
+
+def chart_of(data, metric_type):
+    return next(chart for chart in data["charts"] if chart["type"] == metric_type)
+
+
+def drawn(data, chart):
+    """What a chart draws, as rows (begin, end, value) in ms after EPOCH, holes left out."""
+    axis = data["axes"][chart["axis"]]
+    offset = data["from"] - EPOCH * 1000
+    return [
+        (begin + offset, end + offset, value) for begin, end, value in zip(axis["b"], axis["e"], chart["v"]) if value is not None
+    ]  # fmt: skip
+
+
+def merged(rows):
+    found = []
+    for begin, end, value in rows:
+        if found and found[-1][2] == value and found[-1][1] + 1 == begin:
+            found[-1] = (found[-1][0], end, value)
+        else:
+            found.append((begin, end, value))
+    return found
+
+
+# ---- the numbers
+
+
+def test_every_chart_holds_the_samples_of_its_metric_file(data_dir):
+    counts = [{"instructions": 3 * n * 10**6, "cycles": (n % 7 + 1) * 10**6, "context-switches": n % 3} for n in range(1, 61)]
+    done = post_process(data_dir, run_of(*counts))
+    assert done.rc == 0
+    data = data_of(data_dir)
+    assert {chart["type"] for chart in data["charts"]} == done.metrics.types
+    for chart in data["charts"]:
+        if chart["type"] != "counter-running":
+            assert merged(drawn(data, chart)) == done.metrics.samples(chart["type"])
+    running = chart_of(data, "counter-running")
+    assert [place["names"] for place in running["places"]] == ["counter instructions", "counter cycles", "counter context-switches"]
+    assert all(merged(drawn(data, place)) == [(1, 60_000, 100)] for place in running["places"])
+
+
+def test_a_hole_is_not_joined(data_dir):
+    counts = [{"instructions": n, "cycles": 0 if 4 <= n <= 9 else 2} for n in range(1, 13)]
+    done = post_process(data_dir, run_of(*counts))
+    data = data_of(data_dir)
+    ipc = chart_of(data, "ipc")
+    assert ipc["v"] == [0.5, 1, 1.5, None, None, None, None, None, None, 5, 5.5, 6]
+    assert drawn(data, ipc) == done.metrics.samples("ipc")
+
+
+def test_a_sample_that_reaches_back_is_drawn_as_long_as_it_is(data_dir):
+    counts = [{"instructions": n, "cycles": 0 if n in (2, 3) else 2} for n in range(1, 6)]
+    done = post_process(data_dir, run_of(*counts))
+    data = data_of(data_dir)
+    assert done.metrics.samples("ipc") == [(1, 1000, 0.5), (1001, 4000, 2), (4001, 5000, 2.5)]
+    assert merged(drawn(data, chart_of(data, "ipc"))) == done.metrics.samples("ipc")
+
+
+def test_lost_intervals_leave_a_hole_in_the_time_axis(data_dir):
+    seconds = [1, 2, 3, 4, 14, 15, 16]
+    records = [record for second in seconds for record in block(float(second), {"page-faults": second})]
+    records.insert(4, "{ torn")
+    done = post_process(data_dir, records)
+    data = data_of(data_dir)
+    assert merged(drawn(data, chart_of(data, "page-faults"))) == done.metrics.samples("page-faults")
+    assert done.metrics.samples("page-faults")[4] == (13_001, 14_000, 14)
+
+
+def per_cpu(counts, running=100.0):
+    """Records of intervals 1, 2, ...; counts: for each interval a list with one {event: value} for each CPU."""
+    return [
+        line(float(second), event, value, running=running, cpu=str(cpu))
+        for second, cpus in enumerate(counts, 1)
+        for cpu, events in enumerate(cpus)
+        for event, value in events.items()
+    ]
+
+
+def test_ratios_over_cpus_are_averaged_and_counts_added(data_dir):
+    write_topology(data_dir, {0: (0, 0, 0, "0"), 1: (0, 0, 1, "1")})
+    one = [{"instructions": 10, "cycles": 10}, {"instructions": 60, "cycles": 20}]
+    other = [{"instructions": 20, "cycles": 10}, {"instructions": 20, "cycles": 20}]
+    post_process(data_dir, per_cpu([one, other]))
+    data = data_of(data_dir)
+    ipc = chart_of(data, "ipc")
+    assert (ipc["v"], ipc["low"], ipc["high"]) == ([2, 1.5], [1, 1], [3, 2])
+    assert chart_of(data, "instructions")["v"] == [70, 40]
+    assert "low" not in chart_of(data, "instructions")
+    assert [(place["names"], place["v"]) for place in ipc["places"]] == [
+        ("package 0 die 0 core 0 thread 0 cpu 0", [1, 2]),
+        ("package 0 die 0 core 1 thread 0 cpu 1", [3, 1]),
+    ]
+
+
+def test_a_sum_that_lacks_a_cpu_is_none_and_said(data_dir):
+    intervals = [[{"page-faults": 1}, {"page-faults": 2}] for _ in range(12)]
+    for interval in intervals[3:10]:
+        interval[1] = {"page-faults": "<not counted>"}
+    post_process(data_dir, per_cpu(intervals))
+    faults = chart_of(data_of(data_dir), "page-faults")
+    assert faults["v"] == [3] * 3 + [None] * 7 + [3] * 2
+    assert faults["notes"] == ["No sum in 7 intervals: not each series has a value there, and a part of a sum is none."]
+    assert "No sum in 7 intervals" in read(data_dir)
+
+
+def test_a_long_run_is_thinned_to_its_envelope_and_says_so(data_dir):
+    values = [5] * 1000
+    values[500], values[777] = 1000, 0
+    done = post_process(data_dir, run_of(*({"page-faults": value} for value in values)))
+    data = data_of(data_dir)
+    faults = chart_of(data, "page-faults")
+    assert len(faults["v"]) == len(faults["lo"]) == len(faults["hi"]) == 334  # 3 intervals in a column
+    assert (faults["lo"][166], faults["v"][166], faults["hi"][166]) == (5, 336.6667, 1000)  # 498, 499, 500
+    assert (faults["lo"][259], faults["v"][259], faults["hi"][259]) == (0, 3.333333, 5)  # 777, 778, 779
+    assert "of 1000 intervals every 3 are one column" in read(data_dir)
+    assert done.table["page-faults"][3:] == (5.99, 0, 1000)
+    assert "<b>5.99</b>" in read(data_dir)
+
+
+def test_of_many_series_the_extremes_are_drawn_and_all_are_in_the_map(data_dir):
+    post_process(data_dir, per_cpu([[{"page-faults": 100 * cpu + second} for cpu in range(40)] for second in range(5)]))
+    data = data_of(data_dir)
+    faults = chart_of(data, "page-faults")
+    assert [place["names"] for place in faults["places"]] == [f"cpu {cpu}" for cpu in (*range(6), *range(34, 40))]
+    assert len(faults["heat"]["rows"]) == 40
+    assert (faults["heat"]["least"], faults["heat"]["greatest"]) == (0, 3904)
+    assert (faults["heat"]["rows"][0][0], faults["heat"]["rows"][39][4]) == ("A", "_")
+    assert data["names"][faults["heat"]["names"]] == [f"cpu {cpu}" for cpu in range(40)]
+    assert "12 of 40 series" in read(data_dir)
+
+
+# ---- the curves themselves, against samples folded the plain way
+
+METRIC = next(metric for metric in catalogue.load() if metric.type == "<event>")
+RATIO = next(metric for metric in catalogue.load() if metric.type == "ipc")
+REACH_BACK = 3
+
+
+def fed(values, metric, cells, columns):
+    """Curves with `values`, a row for each interval of 10 ms, an entry for each series, None for no value."""
+    with mock.patch.multiple(curves, CELLS=cells, COLUMNS=columns):
+        of = Curves("perf-stat")
+        of.expect(len(values), REACH_BACK)
+        numbers, last = {}, {}
+        for ordinal, row in enumerate(values):
+            interval = Interval(ordinal * 10 + 1, ordinal * 10 + 10, 0.01, ordinal)
+            for place, value in enumerate(row):
+                if value is None:
+                    continue
+                if place not in numbers:
+                    numbers[place] = len(numbers)
+                    of.series(metric, "type", "", {"cpu": str(place)})
+                begin = interval.begin
+                if place in last and ordinal - last[place] - 1 <= REACH_BACK:
+                    begin = last[place] * 10 + 11
+                of.sample(numbers[place], interval, begin, value)
+                last[place] = ordinal
+        of.finish()
+    return of
+
+
+def published(values):
+    """The same rows with every sample reaching back as Publication lets it."""
+    filled = [list(row) for row in values]
+    for place in range(len(values[0])):
+        last = None
+        for ordinal, row in enumerate(values):
+            if row[place] is None:
+                continue
+            if last is not None and ordinal - last - 1 <= REACH_BACK:
+                for between in range(last + 1, ordinal):
+                    filled[between][place] = row[place]
+            last = ordinal
+    return filled
+
+
+def columns_of(values, stride):
+    """Mean, least and greatest of each `stride` values, None for a column without one."""
+    found = []
+    for first in range(0, len(values), stride):
+        there = [value for value in values[first : first + stride] if value is not None]
+        found.append((sum(there) / len(there), min(there), max(there)) if there else None)
+    return found
+
+
+def cells(curve, length):
+    """The same of a curve, filled up to `length` columns."""
+    found = [None if math.isnan(cell[0]) else cell for cell in zip(curve.means, curve.least, curve.greatest)]
+    return found + [None] * (length - len(found))
+
+
+def nearly(found, expected):
+    assert len(found) == len(expected)
+    for cell, other in zip(found, expected):
+        assert (cell is None) == (other is None), (found, expected)
+        assert cell is None or cell == pytest.approx(other)
+
+
+ROWS = st.integers(1, 4).flatmap(
+    lambda series: st.lists(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=series, max_size=series), min_size=1, max_size=60)
+)
+
+
+@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(ROWS, st.sampled_from([(1_000_000, 400), (8, 400), (40, 7), (1, 1)]), st.booleans())
+def test_curves_are_the_samples_folded_whatever_the_buffer(rows, limits, sums):
+    rows = [row for row in rows if any(value is not None for value in row)]  # an interval without any value is not there
+    hypothesis.assume(rows)
+    first = next(row for row in rows)
+    order = sorted(range(len(first)), key=lambda place: next((o for o, row in enumerate(rows) if row[place] is not None), len(rows)))
+    of = fed(rows, METRIC if sums else RATIO, *limits)
+    filled = published(rows)
+    begun = [place for place in order if any(row[place] is not None for row in rows)]
+    of_type = of.types["type"]
+    for place, series in enumerate(of_type.series):
+        name = int(series.names["cpu"])
+        assert name in begun, place
+        if series.curve is not None:
+            length = len(of.series_axis.ends)
+            nearly(cells(series.curve, length), columns_of([row[name] for row in filled], of.series_axis.stride))
+    folds = []
+    for row in filled:
+        there = [value for value in row if value is not None]
+        folds.append((sum(there) if len(there) == len(begun) else None) if sums else (sum(there) / len(there) if there else None))
+    expected = columns_of(folds, of.axis.stride)
+    found = cells(of_type.folded, len(of.axis.ends))
+    if sums and of_type.partial:
+        # a series that began after others had gone into the curves costs the sums before it, of its own column too
+        assert all(cell is None or cell[0] == pytest.approx(other[0]) or of.axis.stride > 1 for cell, other in zip(found, expected))
+    else:
+        nearly(found, expected)
+
+
+def test_memory_is_that_of_the_columns_not_of_the_run():
+    of = Curves("perf-stat")
+    of.expect(200_000, REACH_BACK)
+    of.series(METRIC, "type", "", {})
+    for ordinal in range(200_000):
+        of.sample(0, Interval(ordinal * 10 + 1, ordinal * 10 + 10, 0.01, ordinal), ordinal * 10 + 1, ordinal)
+        assert len(of._series[0].values) <= 10 * curves.COLUMNS
+    of.finish()
+    assert len(of.axis.ends) == len(of.types["type"].folded.means) == 400
+    assert of.types["type"].folded.greatest[-1] == 199_999
+
+
+# ---- the words
+
+
+def test_it_says_what_ran_where_when_and_what_was_degraded(data_dir):
+    (data_dir / "kerneltools-environment.txt").write_text("kernel=6.1.0\nhostname=client-7\ncpu_model=A CPU = B\n")
+    (data_dir / "kerneltools-start-stderrout.txt").write_text("one\nWARNING: toplev: skipped: no Intel CPU\nNo WARNING: here\n")
+    (data_dir / "kerneltools-stop-stderrout.txt").write_text("ERROR: perf-stat died\n")
+    post_process(data_dir, [*run_of({"page-faults": 1}, {"page-faults": 2}), "{ torn"])
+    parsed = Parsed(read(data_dir))
+    text = " ".join(parsed.text)
+    for words in ("kernel tool on client-7", "A CPU = B", "6.1.0", "WARNING: toplev: skipped: no Intel CPU", "ERROR: perf-stat died"):
+        assert words in text
+    assert "No WARNING: here" not in text
+    assert "WARNING: perf-stat: " in text  # the torn line, in post-processing
+    assert "page-faults" in text
+    assert next(metric.meaning for metric in catalogue.load() if metric.type == "<event>") in text
+    moments = [int(attrs["data-ms"]) - EPOCH * 1000 for tag, attrs in parsed.elements if tag == "time"]
+    assert moments == [-10, 2000, 0, 2000]
+    assert "2023-11-14 22:13:20" in text  # without its script it reads in UTC
+
+
+def test_foreign_text_is_text(data_dir):
+    (data_dir / "kerneltools-environment.txt").write_text(f"hostname={HOSTILE}\n{HOSTILE}={HOSTILE}\n")
+    for name in ("kerneltools-start-stderrout.txt", "kerneltools-stop-stderrout.txt"):
+        (data_dir / name).write_text(f"WARNING: {HOSTILE}\n")
+    (data_dir / "kerneltools-clock.txt").write_text("<b>x</b> begin 1700000000\n")
+    records = [line(1.0, EVENT, 5, unit=HOSTILE), line(1.0, "a\x00\x1b[2J\u2028b", 5), "<script>torn"]
+    write_output(data_dir, records)
+    process(data_dir)
+    text = read(data_dir)
+    parsed = Parsed(text)
+    tags = [tag for tag, _ in parsed.elements]
+    assert tags.count("script") == 2
+    assert "img" not in tags
+    assert tags.count("b") == sum(text.count(f"<td>{name} <b>") for name in ("mean", "min", "max"))
+    assert not [attrs for _, attrs in parsed.elements if any(name.startswith("on") or name in ("href", "src") for name in attrs)
+                and attrs.get("href") != "data:,"]
+    assert HOSTILE in " ".join(parsed.text)
+    assert "\x1b" not in text
+    assert "\x00" not in text
+    assert EVENT in {chart["type"] for chart in data_of(data_dir)["charts"]}
+    assert text.count('id="data"') == 1
+
+
+def test_bytes_that_are_no_text_and_endless_lines_do_no_harm(data_dir):
+    (data_dir / "kerneltools-environment.txt").write_bytes(b"kernel=\xff\xfe\n=\nnothing\n" + b"x" * 10_000_000)
+    (data_dir / "kerneltools-start-stderrout.txt").write_bytes(b"WARNING: " + b"y" * 10_000_000 + b"\n" + b"WARNING: z\n" * 500)
+    done = post_process(data_dir, run_of({"page-faults": 1}))
+    assert done.rc == 0
+    assert "and 301 more lines in the log" in read(data_dir)
+    assert len(read(data_dir)) < 200_000
+
+
+def test_it_needs_nothing_from_elsewhere(data_dir):
+    post_process(data_dir, run_of({"page-faults": 1}))
+    text = read(data_dir)
+    assert re.findall(r"https?://[^\s\"]+", text) == ["http://www.w3.org/2000/svg"]  # a name, never fetched
+    policy = next(attrs["content"] for tag, attrs in Parsed(text).elements if attrs.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert not re.search(r"@@[A-Z]+@@", text)
+
+
+def test_nothing_published_is_a_page_that_says_so(data_dir):
+    done = process(data_dir)
+    assert done.rc == 0
+    assert "No metric was published." in read(data_dir)
+    assert data_of(data_dir)["charts"] == []
+
+
+def test_size_is_bounded_whatever_the_run(data_dir):
+    """1500 events over 100 intervals, and 300 CPUs over 700: some MB each."""
+    records = [record for second in range(1, 21) for record in block(float(second), {f"sched:event_{n}": n * second for n in range(1500)})]
+    post_process(data_dir, records)
+    assert len(read(data_dir)) < 4_000_000
+    assert len(data_of(data_dir)["charts"]) == page.MOST_TYPES
+    assert "more metric types are in the metric files but have no chart here" in read(data_dir)
+
+
+def test_many_cpus_and_many_intervals_fit_too(data_dir):
+    write_output(data_dir, per_cpu([[{"page-faults": cpu * second % 1013} for cpu in range(300)] for second in range(700)]))
+    write_clock(data_dir, 0, 700)
+    process(data_dir)
+    assert len(read(data_dir)) < 2_000_000
+
+
+# ---- failures
+
+
+def test_a_page_that_cannot_be_written_costs_no_metric_and_is_said(data_dir):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with mock.patch.object(page, "write", full):
+        done = post_process(data_dir, run_of({"page-faults": 1}))
+    assert done.rc == 1
+    assert done.metrics.samples("page-faults") == [(1, 1000, 1)]
+    assert "page-faults" in done.table
+    assert "WARNING: kernel.html: was not written; the metrics are whole: OSError: [Errno 28] No space left on device" in done.log
+
+
+def test_a_fault_in_the_page_costs_the_page_only(data_dir, capsys):
+    (data_dir / "postprocess").mkdir()
+    (data_dir / "postprocess" / "kernel.html").write_text("an old one")
+    write_output(data_dir, run_of({"page-faults": 1}))
+    write_clock(data_dir, 0, 1)
+    from kerneltools import main  # noqa: PLC0415  (process() takes a traceback for a failure)
+
+    with mock.patch.object(page, "page", side_effect=ZeroDivisionError("oops")), mock.patch.dict(os.environ):
+        os.environ.pop("TOOLBOX_HOME", None)
+        assert main.main([str(data_dir)]) == 1
+    assert "WARNING: kernel.html: was not written; the metrics are whole: ZeroDivisionError: oops" in capsys.readouterr().out
+    assert sorted(path.name for path in (data_dir / "postprocess").iterdir()) == [
+        "metric-data-perf-stat.csv.xz", "metric-data-perf-stat.json.xz", "post-process-data.json"
+    ]  # fmt: skip
+
+
+def test_a_fault_in_the_curves_costs_the_page_only(data_dir, capsys):
+    write_output(data_dir, run_of(*({"page-faults": n} for n in range(5))))
+    write_clock(data_dir, 0, 5)
+    from kerneltools import main  # noqa: PLC0415
+
+    with mock.patch.object(curves.Axis, "fit", side_effect=ZeroDivisionError("oops")), mock.patch.dict(os.environ):
+        os.environ.pop("TOOLBOX_HOME", None)
+        assert main.main([str(data_dir)]) == 1
+    assert "kernel.html: was not written; the metrics are whole: RuntimeError: no curves of perf-stat" in capsys.readouterr().out
+    assert read_back(data_dir).samples("page-faults") == [(n * 1000 + 1, n * 1000 + 1000, n) for n in range(5)]
+
+
+def test_the_page_of_an_earlier_run_is_replaced(data_dir):
+    post_process(data_dir, run_of({"page-faults": 1}))
+    (data_dir / "perf-stat-output.json").unlink()
+    (data_dir / "kerneltools-clock.txt").unlink()
+    process(data_dir)
+    assert data_of(data_dir)["charts"] == []
+
+
+def test_run_local_says_where_the_page_lies(real_perf, run_script, tmp_path):
+    done = run_script("examples/run-local", "--seconds", "1.2", "--interval=0.5", "--dir", tmp_path / "a run")
+    assert done.rc == 0, done.out + done.err
+    path = re.search(r"^charts: +(.*)$", done.out, re.MULTILINE)[1]
+    assert path == str(tmp_path / "a run" / "postprocess" / "kernel.html")
+    assert "context-switches-sec" in read(tmp_path / "a run")
+    assert "hostname" in read(tmp_path / "a run")
