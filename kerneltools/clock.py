@@ -87,6 +87,10 @@ def _start_of_counting(
                 "the launch: the node's clock was set during the run, or the collector took that long to open its counters",
             )
         return start
+    if begin is not None and not tail_damage and 0 <= mtime - last - begin <= PLAUSIBLE_OPENING:
+        # its last interval was written when it was stamped; the launch is early by the time it took to open its counters
+        log.note(subtool, f"times are counted back from the output's modification time: {CLOCK_FILE} has no end for it")
+        return mtime - last
     if begin is not None:
         why = f"the output's end is damaged ({tail_damage})" if tail_damage else f"{CLOCK_FILE} has no end for it"
         log.note(subtool, f"times are counted from the launch of the collector: {why}")

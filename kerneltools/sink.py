@@ -126,7 +126,7 @@ class BuiltinSink:
         identity = series_identity(desc, names)
         idx = self._indices.get(identity)
         if idx is not None:
-            self.log_sample_by_idx(idx, sample["value"], sample["end"], sample.get("begin"))
+            self.log_sample_by_idx(idx, end=sample["end"], value=sample["value"], begin=sample.get("begin"))
             return idx
         check_descriptor(desc)
         row = _OpenRow(sample.get("begin"), sample["end"], sample["value"])
@@ -200,7 +200,7 @@ class _WithoutIndex:
         identity = series_identity(desc, names)
         idx = self._indices.get(identity)
         if idx is not None:
-            self.log_sample_by_idx(idx, sample["value"], sample["end"], sample.get("begin"))
+            self.log_sample_by_idx(idx, end=sample["end"], value=sample["value"], begin=sample.get("begin"))
             return idx
         # The module joins names as strings, and tells {a, b} from {b, a}: it is always given the first spelling.
         names = {name: str(value) if value else "" for name, value in names.items()}
