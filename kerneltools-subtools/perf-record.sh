@@ -25,6 +25,9 @@ BUILD_IDS='perf-record-buildids'
 subtool_usable() {
     find_program perf || skip "perf is neither on PATH nor in /usr/local/bin"
     keep perf "$REPLY"
+    if ! type -P tar >/dev/null || ! type -P bzip2 >/dev/null; then
+        warn "perf archive needs tar and bzip2, which are not both here: there will be no perf.data.tar.bz2 (install tar and bzip2)"
+    fi
     environment perf_version "$("$REPLY" --version 2>/dev/null </dev/null)"
     perf_limits
 }
@@ -145,6 +148,10 @@ archive_binaries() { # PERF
     local status words
     if [[ ! -d $BUILD_IDS ]] && archive_is_whole; then
         return 0        # an earlier stop got that far
+    fi
+    if ! type -P tar >/dev/null || ! type -P bzip2 >/dev/null; then
+        warn "no perf.data.tar.bz2, because tar or bzip2 is missing; the binaries stay in $BUILD_IDS (perf --buildid-dir $BUILD_IDS report)"
+        return 0
     fi
     # By a name without blanks: perf-archive does not quote it
     words=$("$1" --buildid-dir "$BUILD_IDS" archive perf.data 2>&1 </dev/null)

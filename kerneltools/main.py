@@ -31,6 +31,7 @@ Exit: 0 all that is there was published (or compared); 1 something was lost or
 unreadable; 2 usage.
 """
 POSTPROCESS = "postprocess"
+RECORD = "kerneltools-pids.txt"
 PRIMARY_METRIC = "ipc"
 
 
@@ -116,6 +117,14 @@ def table(rows: list[TypeSummary]) -> list[str]:
     ]
 
 
+def _nothing(directory: Path) -> str:
+    """Why there are no metrics, for someone who may be in the wrong place."""
+    where = shown(str(directory.resolve()))
+    if (directory / RECORD).exists():
+        return f"nothing to publish in {where}: no subtool that yields metrics ran there, or none of its output holds a sample"
+    return f"nothing to publish in {where}: it does not look like a run's directory; that is the one in which kerneltools-start was called"
+
+
 def main(arguments: list[str]) -> int:
     """Post-process the directory that the command line names; the exit code is in USAGE."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -145,7 +154,7 @@ def main(arguments: list[str]) -> int:
     rows = [row for publication in publications for row in publication.summary()]
     try:
         log.write()
-        print("\n".join(table(rows)) if rows else "nothing to publish: no output of a subtool that yields metrics, or no sample in it")
+        print("\n".join(table(rows)) if rows else _nothing(directory))
         sys.stdout.flush()
     except OSError as error:  # the metrics are complete, only their table finds no reader
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python tries once more when it ends)

@@ -5,9 +5,11 @@
 
 import os
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,9 @@ REPO = Path(__file__).resolve().parent.parent
 
 # what a caller's shell may hold and a test must not depend on; a test that wants one gives it to run_script
 FOREIGN_VARIABLES = ("TOOLBOX_HOME", "HK_CPUS", "WORKLOAD_CPUS", "KERNELTOOLS_STOP_DEADLINE", "PMU_TOOLS_HOME", "HWSHIM_UNSUPPORTED")
+
+# A caller that runs the tests in the background ignores SIGINT, and so would every program that they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -174,13 +179,21 @@ def run_script(tmp_path, data_dir):
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """stand_in(name, body): put a program of that name in front of PATH; body is bash, unless it begins with its own #!."""
+    """stand_in(name, body): put a program of that name in front of PATH; body is bash, unless it begins with its own #!.
+
+    stand_in(name, body, python=True): body is Python, run by the tests' own without its site packages.
+    """
     programs = tmp_path / "stand-ins"
 
-    def write(name, body):
+    def write(name, body, python=False):
         if not programs.exists():
             programs.mkdir()
             monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+        if python:
+            # not by #!, which takes no path with a blank
+            script = tmp_path / f"stand-in-{name}.py"
+            script.write_text(body)
+            body = f'exec {shlex.quote(sys.executable)} -SE {shlex.quote(str(script))} "$@"'
         program = programs / name
         program.write_text(body if body.startswith("#!") else f"#!/usr/bin/env bash\n{body}\n")
         program.chmod(0o755)

@@ -166,7 +166,7 @@ def nothing_lives(mark):
 def counting_perf(stand_in, tmp_path):
     """A perf that counts whatever it is asked for; the file in which its calls stand."""
     calls = tmp_path / "perf-calls"
-    stand_in("perf", f"#!{sys.executable} -SE\nCALLS = {str(calls)!r}{COUNTING_PERF}")
+    stand_in("perf", f"CALLS = {str(calls)!r}{COUNTING_PERF}", python=True)
     return calls
 
 
@@ -176,7 +176,7 @@ def metric_perf(stand_in, tmp_path):
 
     def put(**part):
         calls = tmp_path / "perf-calls"
-        stand_in("perf", f"#!{sys.executable} -SE\nCALLS, PART = {(str(calls), json.dumps(part))!r}{METRIC_PERF}")
+        stand_in("perf", f"CALLS, PART = {(str(calls), json.dumps(part))!r}{METRIC_PERF}", python=True)
         return calls
 
     return put
