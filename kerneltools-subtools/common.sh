@@ -40,14 +40,18 @@ log() {
     printf '%s\n' "$*" >&2
 }
 
-warn() {
-    log "WARNING: ${subtool:+$subtool: }$*"
+warn() { # one line, whatever foreign words are in it
+    local REPLY
+    one_line "$*"
+    log "WARNING: ${subtool:+$subtool: }$REPLY"
 }
 
 error() {
-    log "ERROR: $*"
+    local REPLY
+    one_line "$*"
+    log "ERROR: $REPLY"
     # In a subshell, because a caller that has closed its end must cost the message only
-    [[ -z $CALLER_STDERR ]] || (printf 'ERROR: %s\n' "$*" >&"$CALLER_STDERR") 2>/dev/null
+    [[ -z $CALLER_STDERR ]] || (printf 'ERROR: %s\n' "$REPLY" >&"$CALLER_STDERR") 2>/dev/null
 }
 
 # open_log NAME ARGUMENT...: from here on everything goes to <NAME>-stderrout.txt
@@ -663,11 +667,11 @@ in_effect() { # COLLECTOR: it is alive, or holds and is not finished
     fi
 }
 
-runs() { # SUBTOOL: is it one of those that were started here before, and not stopped?
+runs() { # SUBTOOL: is it one of those that were started here before, and neither stopped nor gave up?
     local collector
     read_record
     for collector in "${COLLECTORS[@]}"; do
-        if [[ ${collector%% *} == "$1" ]] && in_effect "$collector"; then
+        if [[ ${collector%% *} == "$1" ]] && in_effect "$collector" && ! { held "$collector" && [[ -n ${REASON[$1]:-} ]]; }; then
             return 0
         fi
     done

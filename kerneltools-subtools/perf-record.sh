@@ -23,11 +23,21 @@ output perf-report.txt plain
 BUILD_IDS='perf-record-buildids'
 
 subtool_usable() {
+    local option
+    local -a options
     find_program perf || skip "perf is neither on PATH nor in /usr/local/bin"
     keep perf "$REPLY"
+    value_of record-opts
+    split_words options "$REPLY"
+    for option in "${options[@]}"; do
+        [[ $option != @(-o*|--output|--output=*|--switch-output*) ]] ||
+            skip "--record-opts must not say where the recording goes ($option): it is perf.data, one file"
+    done
+    recall perf
     if ! type -P tar >/dev/null || ! type -P bzip2 >/dev/null; then
         warn "perf archive needs tar and bzip2, which are not both here: there will be no perf.data.tar.bz2 (install tar and bzip2)"
     fi
+    recall perf
     environment perf_version "$("$REPLY" --version 2>/dev/null </dev/null)"
     perf_limits
 }
@@ -157,7 +167,7 @@ archive_binaries() { # PERF
     words=$("$1" --buildid-dir "$BUILD_IDS" archive perf.data 2>&1 </dev/null)
     status=$?
     log "perf archive: $words"
-    if archive_is_whole; then
+    if [[ $words != *'failure status'* ]] && archive_is_whole; then
         rm -rf -- "$BUILD_IDS"
     elif [[ $words == *'no build-ids found'* || -z $(ls -A -- "$BUILD_IDS/.build-id" 2>/dev/null) ]]; then
         # Some perfs, 6.12 among them, keep no copy of the kernel's symbols

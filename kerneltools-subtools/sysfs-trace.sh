@@ -34,7 +34,8 @@ subtool_usable() {
 subtool_start() {
     local command number=0
     local -a setup cleanup
-    if runs trace-cmd; then
+    # Where it cannot trace at all, trace-cmd says so at once and ends
+    if runs trace-cmd && pause 0.5; runs trace-cmd; then
         skip "trace-cmd, started before it, takes all events out of the kernel's trace buffer"
     fi
     values_of setup sysfs-trace-setup
@@ -71,7 +72,11 @@ give_up() { # REASON
 subtool_finish() {
     local number count command status=0
     recall reached
-    [[ $REPLY != cleaned ]] || return 0
+    if [[ -z $REPLY ]]; then
+        warn "$KEPT_FILE does not tell what was set up: nothing is collected or undone, the trace buffer is left as it is"
+        return 1
+    fi
+    [[ $REPLY != undone ]] || return 0
     recall directory
     TRACING=$REPLY
     if [[ -z $TRACING || ! -e $TRACING/trace ]] && ! find_tracing && ! mount_tracing; then
@@ -84,16 +89,18 @@ subtool_finish() {
         { turn_off && collect "$REPLY"; } || return 1
         keep reached collected || return 1
     fi
-    recall cleanups
-    count=$REPLY
-    for (( number = 0; number < count; number++ )); do
-        recall "cleanup/$number"
-        command=$REPLY
-        run_command "$command" || { warn "cleanup command failed, exit code $?: $command"; status=1; }
-    done
-    empty_buffer || status=1
-    unmount_tracing || status=1
-    keep reached cleaned
+    recall reached
+    if [[ $REPLY == collected ]]; then
+        recall cleanups
+        count=$REPLY
+        for (( number = 0; number < count; number++ )); do
+            recall "cleanup/$number"
+            command=$REPLY
+            run_command "$command" || { warn "cleanup command failed, exit code $?: $command"; status=1; }
+        done
+        keep reached cleaned
+    fi
+    { empty_buffer && unmount_tracing && keep reached undone; } || status=1
     return "$status"
 }
 
@@ -146,10 +153,15 @@ unmount_tracing() { # if it was mounted here
     [[ -n $REPLY ]] || return 0
     # With what is mounted in it: looking into debugfs mounts tracefs there
     if ! words=$(umount --recursive -- "$REPLY" 2>&1 </dev/null); then
-        one_line "$words"
-        warn "cannot be unmounted: $REPLY"
-        return 1
+        # A command of the user may still work in there: it goes as soon as that ends
+        warn "$REPLY is in use, and is unmounted as soon as it is no more: $words"
+        recall mounted
+        if ! words=$(umount --recursive --lazy -- "$REPLY" 2>&1 </dev/null); then
+            warn "$REPLY cannot be unmounted: $words"
+            return 1
+        fi
     fi
+    recall mounted
     log "sysfs-trace: unmounted $REPLY"
     keep mounted ''
 }

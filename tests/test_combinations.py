@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from collection import STOP_LOG, lines_with, log_lines, recorded, wait_until, warnings
+from collection import STOP_LOG, copy_of_repository, lines_with, log_lines, recorded, wait_until, warnings
 from conftest import start_time
 from test_sysfs_trace import Tracing, collected_events, tracefs, tracing  # noqa: F401  (fixtures)
 
@@ -35,6 +35,12 @@ case "$1 $*" in
 esac"""
 TRACE_CMD = f"{COLLECTOR}\n[[ $1 != record ]] || collect trace.dat"
 TURBOSTAT = f"{COLLECTOR}\n[[ $1 != --interval ]] || collect turbostat-stdout.txt"
+
+
+@pytest.fixture
+def copy(tmp_path, data_dir):
+    """A copy of the tool, for subtools of a test's own, and a data directory."""
+    return copy_of_repository(tmp_path / "house"), data_dir
 
 
 def decompressed(path):
@@ -125,3 +131,56 @@ def test_recording_counting_and_tracing_in_one_run_with_one_killed_midway(real_p
     assert published
     assert "context-switches-sec" in done.out
     assert (data_dir / "postprocess" / "metric-data-perf-stat.json.xz").exists()
+
+
+def test_what_follows_the_ends_takes_as_long_as_the_slowest_of_it(copy, run_script):
+    """Not the sum: reports and archives are made side by side."""
+    house, data = copy
+    for name in ("one", "two", "three"):
+        (house / "kerneltools-subtools" / f"{name}.sh").write_text(
+            f"output {name}.txt\n"
+            f"subtool_start() {{ launch {name}.txt bash -c 'echo begun >{name}.txt; exec sleep 60'; }}\n"
+            "subtool_finish() { sleep 1.5; }\n"
+        )
+    assert run_script(house / "kerneltools-start", "--subtools=one,two,three", cwd=data).rc == 0
+    done = run_script(house / "kerneltools-stop", cwd=data)
+    assert done.rc == 0, done.err
+    assert 1.5 <= done.seconds < 3.5
+    assert sorted(path.name for path in data.glob("*.txt.xz")) == ["one.txt.xz", "three.txt.xz", "two.txt.xz"]
+
+
+def test_what_failed_after_the_end_is_done_again_by_the_next_stop(copy, run_script):
+    house, data = copy
+    (house / "kerneltools-subtools" / "one.sh").write_text(
+        "output one.txt\noutput report.txt plain\n"
+        "subtool_start() { launch one.txt bash -c 'echo begun >one.txt; exec sleep 60'; }\n"
+        "subtool_finish() { [[ -e allowed ]] && cat one.txt >report.txt; }\n"
+    )
+    assert run_script(house / "kerneltools-start", "--subtools=one", cwd=data).rc == 0
+    assert run_script(house / "kerneltools-stop", cwd=data).rc == 1
+    assert (data / "one.txt.xz").exists(), "what was collected is compressed all the same"
+    (data / "allowed").touch()
+    assert run_script(house / "kerneltools-stop", cwd=data).rc == 0
+    assert (data / "report.txt").read_text() == "begun\n"
+    assert (data / "one.txt.xz").exists()
+    assert not (data / "one.txt").exists()
+    assert run_script(house / "kerneltools-stop", cwd=data).rc == 0
+
+
+def test_a_killed_stop_leaves_its_after_work_to_itself(copy, run_script):
+    """A second stop waits for what the first one left running, and does it no second time beside it."""
+    house, data = copy
+    (house / "kerneltools-subtools" / "one.sh").write_text(
+        "output one.txt\n"
+        "subtool_start() { launch one.txt bash -c 'echo begun >one.txt; exec sleep 60'; }\n"
+        "subtool_finish() { echo in >>order; sleep 1; echo out >>order; }\n"
+    )
+    assert run_script(house / "kerneltools-start", "--subtools=one", cwd=data).rc == 0
+    first = subprocess.Popen([house / "kerneltools-stop"], cwd=data, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while not (data / "order").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    assert run_script(house / "kerneltools-stop", cwd=data).rc == 0
+    assert (data / "order").read_text().split() in (["in", "out"], ["in", "out", "in", "out"])

@@ -16,10 +16,12 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import declared
 import pytest
 from conftest import REPO
 
-EXAMPLES = sorted(REPO.glob("examples/*.json"))
+RUN_FILES = sorted(REPO.glob("examples/run-file-*.json"))
+EXAMPLES = [path for path in sorted(REPO.glob("examples/*.json")) if path not in RUN_FILES]
 RICKSHAW = json.loads((REPO / "rickshaw.json").read_text())
 DEPLOYED = [entry["src"] for entry in RICKSHAW["collector"]["files-from-controller"]]
 PROGRAMS = ["kerneltools-start", "kerneltools-stop", "kerneltools-post-process", "examples/run-local", "tests/run", ".ci/run"]
@@ -59,6 +61,23 @@ def test_rickshaw_accepts_the_example(schemas, example):
     fragment = json.loads(example.read_text())
     assert list(fragment) == ["tool-params"]
     assert_valid(fragment["tool-params"], json.loads((schemas / "rickshaw-tool-params.json").read_text()))
+
+
+@pytest.mark.parametrize("run_file", RUN_FILES, ids=lambda path: path.stem)
+def test_rickshaw_accepts_the_run_file(schemas, run_file):
+    document = json.loads(run_file.read_text())
+    assert_valid(document, json.loads((schemas / "rickshaw-run-file.json").read_text()))
+    assert_valid(document["tool-params"], json.loads((schemas / "rickshaw-tool-params.json").read_text()))
+
+
+def test_there_is_a_run_file_for_remotehosts():
+    documents = [json.loads(path.read_text()) for path in RUN_FILES]
+    assert [endpoint["type"] for document in documents for endpoint in document["endpoints"]] == ["remotehosts"]
+    (document,) = documents
+    (endpoint,) = document["endpoints"]
+    placed = {(engine["role"], engine["ids"]) for remote in endpoint["remotes"] for engine in remote["engines"]}
+    assert placed == {(role, benchmark["ids"]) for benchmark in document["benchmarks"] for role in ("client", "server")}
+    assert "kernel" in [tool["tool"] for tool in document["tool-params"]]
 
 
 # --- what rickshaw.json deploys
@@ -216,15 +235,65 @@ def test_only_the_report_parameter_itself_becomes_a_flag(render, params, expecte
     assert render("kerneltools-start", params, substitutions) == ["kerneltools-start", *expected]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def parameters_of(path):
+    """[[(arg, val) of each enabled parameter] of the kernel tool] in an example or a run file."""
+    tools = [tool for tool in json.loads(path.read_text())["tool-params"] if tool["tool"] == "kernel"]
+    return [[(param["arg"], param["val"]) for param in tool["params"] if param.get("enabled") != "no"] for tool in tools]
+
+
+@pytest.mark.parametrize("path", [*EXAMPLES, *RUN_FILES], ids=lambda path: path.stem)
+def test_the_parameters_of_an_example_are_accepted(path):
+    """Also those that are not enabled: somebody will enable them. By start, as rickshaw renders them, and by multiplex."""
+    rules = json.loads((REPO / "multiplex.json").read_text())["validations"].values()
+    tools = [tool for tool in json.loads(path.read_text())["tool-params"] if tool["tool"] == "kernel"]
+    assert tools
+    for tool in tools:
+        params = [(param["arg"], param["val"]) for param in tool["params"]]
+        argv = rendered_by_an_independent_reading("kerneltools-start", params, RICKSHAW["collector"]["param_regex"])
+        assert [argument for argument, good in zip(argv[1:], declared.accepted(argv[1:])) if not good] == []
+        for arg, val in params:
+            (rule,) = (rule for rule in rules if arg in rule["args"])
+            assert re.match(rule["vals"], val), (arg, val)
+            assert rule.get("repeatable") or [name for name, _ in params].count(arg) == 1, arg
+
+
+def test_every_example_is_explained_and_every_question_has_one():
+    text = (REPO / "examples" / "README.md").read_text()
+    assert {f"({path.name})" for path in [*EXAMPLES, *RUN_FILES]} == set(re.findall(r"\([\w-]+\.json\)", text))
+    for path in EXAMPLES:
+        assert f"\n[`{path.name}`]({path.name}): " in text, "its own section"
+    assert {path.stem for path in EXAMPLES} == {
+        "perf-stat", "toplev", "turbostat", "perf-stat-cpu-imbalance", "perf-stat-custom-events", "sysfs-trace", "everything",
+    }  # fmt: skip
+
+
+def test_everything_has_every_parameter():
+    (tool,) = json.loads((REPO / "examples" / "everything.json").read_text())["tool-params"]
+    assert {param["arg"] for param in tool["params"]} == set(declared.load().parameters)
+
+
+COUNTING = [path for path in EXAMPLES if dict(parameters_of(path)[0])["subtools"] == "perf-stat"]
+
+
+@pytest.mark.parametrize("example", COUNTING, ids=lambda path: path.stem)
 def test_the_example_collects(example, real_perf, data_dir, run_script):
+    """The others change the machine, or need one that is not here."""
     assert real_perf
-    for tool in json.loads(example.read_text())["tool-params"]:
-        params = [(param["arg"], param["val"]) for param in tool["params"] if param.get("enabled") != "no"]
+    for params in parameters_of(example):
         for script in ("kerneltools-start", "kerneltools-stop"):
             argv = rendered_by_an_independent_reading(script, params, RICKSHAW["collector"]["param_regex"])
             done = run_script(*argv)
             assert done.rc == 0, (argv, done, logs(data_dir))
+
+
+@pytest.mark.parametrize("example", ["toplev", "turbostat"])
+def test_an_example_whose_hardware_is_missing_says_so(example, data_dir, run_script, stand_in):
+    stand_in("perf", "exit 129")
+    stand_in("turbostat", "echo no MSR today >&2; exit 255")
+    (params,) = parameters_of(REPO / "examples" / f"{example}.json")
+    done = run_script("kerneltools-start", *(f"--{arg}={val}" for arg, val in params))
+    assert (done.rc, done.err.count("\n")) == (1, 1)
+    assert done.err.startswith(f"ERROR: nothing runs: {example}: ")
 
 
 # --- what CDM stores

@@ -347,6 +347,10 @@ class _Clock:
             interval = (end - begin) / intervals if whole and begin is not None else DEFAULT_INTERVAL
             default = f"intervals of {interval:g} s, kerneltools-start's default"
             how = f"the time between launch and end divided by {intervals}" if whole else default
+        elif begin is not None and begin < end and not damage and not -interval < end - begin - intervals * interval < interval:
+            # turbostat sleeps for the interval and then reads, which takes time, too
+            interval = (end - begin) / intervals
+            how = f"the time between launch and end divided by {intervals}"
         self._start = begin if begin is not None else end - intervals * interval
         anchor = "the launch of the collector" if begin is not None else "the end of collection, back"
         self._step = interval
