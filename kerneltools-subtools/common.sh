@@ -13,6 +13,7 @@
 # and defines
 #     subtool_usable    may it run here? if not: skip "reason"; default: yes
 #     subtool_start     launch OUTPUT COMMAND...; a subtool without a process of its own: hold, before it changes anything
+#     subtool_halt      ends what it holds, when the others get SIGINT; quick, may run twice; default: nothing
 #     subtool_finish    what follows its end, before compression; may run twice; default: nothing
 # Each of them runs in the data directory, in a shell of its own: an exit or an unset variable there is this
 # subtool's trouble only; so is a status that is not 0, which is reported. What one of them keeps (keep NAME VALUE) the
@@ -780,6 +781,7 @@ recall() { # NAME
 
 subtool_usable() { :; }
 subtool_start() { skip 'its file defines no subtool_start'; }
+subtool_halt() { :; }
 subtool_finish() { :; }
 
 in_subtool() { # SUBTOOL FUNCTION [DESCRIPTOR_TO_CLOSE...]; in a subshell

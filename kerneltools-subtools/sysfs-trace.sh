@@ -68,6 +68,15 @@ give_up() { # REASON
     skip "$1"
 }
 
+# At once: while the other collectors end, what is traced would push out what was to be seen.
+subtool_halt() {
+    recall reached
+    [[ $REPLY == started ]] || return 0
+    recall directory
+    TRACING=$REPLY
+    [[ ! -e $TRACING/tracing_on ]] || turn_off
+}
+
 # How far an earlier stop got is kept: what is copied and emptied once is not copied again.
 subtool_finish() {
     local number count command status=0

@@ -264,3 +264,10 @@ def test_a_stop_that_was_interrupted_after_the_archive_does_not_make_an_empty_on
     assert run_script("kerneltools-stop").rc == 0
     assert archived(data_dir) == [".build-id/copy"]
     assert [call[2] for call in perf() if call[2:3] == ["archive"]] == ["archive"]
+
+
+@pytest.mark.parametrize("options", ["-o other.data", "-oother.data", "--output=other.data", "--switch-output=1s", "-F 99 --switch-output"])
+def test_a_recording_that_would_go_elsewhere_is_refused(perf, run_script, data_dir, options):
+    done = run_script("kerneltools-start", "--subtools=perf-record", f"--record-opts={options}")
+    assert done.rc == 1
+    assert "--record-opts must not say where the recording goes" in done.err

@@ -423,6 +423,22 @@ def test_where_nothing_can_be_mounted_its_words_are_the_reason(idle_tracer, run_
     assert "permission denied" in warning
 
 
+def test_tracing_ends_when_the_others_are_told_to_end_not_after_them(plain, run_script, stand_in, tmp_path):
+    """While a slow collector ends, the buffer must not fill with what nobody asked for."""
+    tracing = plain("1", {0: {}})
+    stand_in("perf", f"""
+        [[ $1 != --buildid-dir ]] || shift 2
+        finish() {{ sleep 0.5; cat '{tracing.path}/tracing_on' >'{tmp_path}/meanwhile'; exit 130; }}
+        case $1 in
+            record) trap finish INT; echo x >perf.data; while sleep 0.02; do :; done ;;
+            archive) echo 'no build-ids found' ;;
+        esac""")  # fmt: skip
+    done = run_script("kerneltools-start", "--subtools=perf-record,sysfs-trace", "--sysfs-trace-setup=echo 1 > tracing_on", env=tracing.env)
+    assert done.rc == 0
+    assert run_script("kerneltools-stop", env=tracing.env).rc == 0
+    assert (tmp_path / "meanwhile").read_text() == "0\n"
+
+
 # --- trace-cmd wants the same buffer
 
 TRACE_CMD = """[[ $1 == record ]] || exit 0
@@ -439,6 +455,30 @@ def test_the_second_that_wants_the_buffer_is_skipped(plain, run_script, stand_in
     (warning,) = warnings(data_dir)
     assert warning.startswith(f"WARNING: {skipped}: skipped: {subtools.split(',')[0]}, started before it, ")
     assert run_script("kerneltools-stop", env=tracing.env).rc == 0
+
+
+def test_one_that_gave_up_keeps_the_other_from_nothing(plain, run_script, stand_in, data_dir):
+    stand_in("trace-cmd", TRACE_CMD)
+    tracing = plain("1", {0: {}})
+    done = run_script("kerneltools-start", "--subtools=sysfs-trace,trace-cmd", "--sysfs-trace-setup=false", env=tracing.env)
+    assert done.rc == 0
+    assert warnings(data_dir) == ["WARNING: sysfs-trace: skipped: setup command failed, exit code 1: false"]
+    assert run_script("kerneltools-stop", env=tracing.env).rc == 0
+
+
+def test_a_trace_cmd_that_cannot_trace_keeps_sysfs_trace_from_nothing(plain, run_script, stand_in, data_dir):
+    stand_in("trace-cmd", "[[ $1 != record ]] || { echo \"Can't enable ftrace\" >&2; exit 1; }")
+    tracing = plain("1", {0: {}})
+    done = run_script("kerneltools-start", "--subtools=trace-cmd,sysfs-trace", env=tracing.env)
+    assert done.rc == 0
+    assert warnings(data_dir) == ["WARNING: trace-cmd: skipped: Can't enable ftrace"]
+    assert run_script("kerneltools-stop", env=tracing.env).rc == 0
+
+
+def test_a_command_of_several_lines_is_still_one_line_of_error(plain, start, data_dir):
+    done = start(plain("1", {0: {}}), "--sysfs-trace-setup=echo a\nfalse")
+    assert done.err == "ERROR: nothing runs: sysfs-trace: setup command failed, exit code 1: echo a false\n"
+    assert warnings(data_dir) == ["WARNING: sysfs-trace: skipped: setup command failed, exit code 1: echo a false"]
 
 
 def test_the_end_of_the_trace_is_not_what_stop_does_for_the_others(plain, run_script, stand_in, tmp_path):

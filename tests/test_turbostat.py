@@ -601,6 +601,8 @@ def test_without_times_the_clock_file_and_the_interval_place_the_intervals(publi
     spread = publish(text, clock={"begin": 0.0, "end": 30})
     assert spread.times("cpu-busy-pct") == [(1, 10000), (10001, 20000), (20001, 30000)]
     assert "divided by 3" in spread.log
+    slower = publish(text, clock={"begin": 0.0, "end": 45}, interval="10")
+    assert slower.times("cpu-busy-pct") == [(1, 15000), (15001, 30000), (30001, 45000)], "it reads for as long as that"
     back = publish(text, clock={"end": 30}, interval="5")
     assert back.times("cpu-busy-pct") == [(15001, 20000), (20001, 25000), (25001, 30000)]
 
