@@ -38,7 +38,7 @@ subtool_usable() {
         warn "perf archive needs tar and bzip2, which are not both here: there will be no perf.data.tar.bz2 (install tar and bzip2)"
     fi
     recall perf
-    environment perf_version "$("$REPLY" --version 2>/dev/null </dev/null)"
+    environment perf_version "$(timeout 20 "$REPLY" --version 2>/dev/null </dev/null)"
     perf_limits
 }
 

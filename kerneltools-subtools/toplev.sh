@@ -32,7 +32,7 @@ subtool_usable() {
     value_of toplev-level; level=$REPLY
     find_program perf || skip "perf is neither on PATH nor in /usr/local/bin; toplev.py needs it as well as perf's metric groups: install perf"
     perf=$REPLY
-    environment perf_version "$("$perf" --version 2>/dev/null </dev/null)"
+    environment perf_version "$(timeout 20 "$perf" --version 2>/dev/null </dev/null)"
     if toplev_runs; then
         log "toplev: measured by $TOPLEV, event lists from $EVENTS"
         keep engine toplev.py
@@ -306,7 +306,7 @@ find_groups() {
             return 0
         fi
     done
-    REPLY="$("$1" --version 2>/dev/null </dev/null) has no top-down metric groups for this CPU"
+    REPLY="$(timeout 20 "$1" --version 2>/dev/null </dev/null) has no top-down metric groups for this CPU"
     REPLY+=' (AMD Zen 4 and newer, Arm Neoverse and Intel have them, each from some perf on: a newer one may)'
     has_pmu || REPLY+="; $NO_PMU"
     return 1

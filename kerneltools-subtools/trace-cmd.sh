@@ -17,7 +17,7 @@ subtool_usable() {
     local version
     find_program trace-cmd || skip "trace-cmd is neither on PATH nor in /usr/local/bin"
     keep trace_cmd "$REPLY"
-    version=$("$REPLY" --version 2>/dev/null </dev/null)
+    version=$(timeout 20 "$REPLY" --version 2>/dev/null </dev/null)
     trim "$version"
     environment trace_cmd_version "${REPLY%%$'\n'*}"
 }
