@@ -18,7 +18,7 @@
 # Each of them runs in the data directory, in a shell of its own: an exit or an unset variable there is this
 # subtool's trouble only; so is a status that is not 0, which is reported. What one of them keeps (keep NAME VALUE) the
 # later ones recall, subtool_finish too, where the parameters are those of stop, if any, and not to be looked at. They may
-# use: value_of, values_of, split_words, split_events, find_program, event_metrics, perf_limits, environment, runs,
+# use: value_of, values_of, split_words, split_events, find_program, event_metrics, try_perf, perf_limits, environment, runs,
 # close_descriptors, own_words, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
 
 set -u
@@ -530,10 +530,31 @@ catalogue_name() { # EVENT
     REPLY=${ALIASES[$event]:-$event}$modifier
 }
 
-# Put behind a program's output with its status, as in < <(program; printf '\n%s%d\n' "$LAST_LINE" "$?"): bash does not always
-# remember the status of a process substitution.
-# shellcheck disable=SC2034     # the subtools' files use it
-readonly LAST_LINE='kerneltools: exit status '
+# ---- trying perf before the collection
+
+TRIED=()                # the records (JSON lines) that the last try printed
+TRIED_STATUS=''         # its exit status
+TRIED_WORDS=''          # what it had to say beside them
+
+# try_perf COMMAND...: for 20 s at most. The status comes as the last line, because bash does not always remember that of a
+# process substitution.
+try_perf() {
+    local line messages='' last='kerneltools: exit status '
+    TRIED=() TRIED_STATUS=unknown
+    while IFS= read -r line; do
+        if [[ $line == "$last"* ]]; then
+            TRIED_STATUS=${line#"$last"}
+        elif [[ $line == *'"event"'* || $line == *'"counter-value"'* || $line == *'"metric-'* ]]; then
+            TRIED+=("$line")
+        elif [[ $line != \#* ]]; then
+            messages+=$line$'\n'
+        fi
+    done < <(timeout 20 "$@" 2>&1 </dev/null; printf '\n%s%d\n' "$last" "$?")
+    own_words <(printf '%s' "$messages")
+    TRIED_WORDS=$REPLY
+    # shellcheck disable=SC2034     # the subtools' files read it
+    [[ $TRIED_STATUS != 124 ]] || TRIED_WORDS='perf did not come back within 20 s'
+}
 
 # ---- the machine
 

@@ -205,31 +205,25 @@ written_group() { # GROUP MEMBER...
 
 # ---- trying it
 
-RECORD_VALUE=() LOOK_STATUS=0 LOOK_WORDS=''
+RECORD_VALUE=()             # of each record in the last look
 declare -A RECORDS_OF=()    # by a name that perf printed: " <index of a record>..."
 
 look() { # LIST NUMBER_OF_EVENTS: what perf makes of it
-    local line messages='' seconds=$(( 8 * $2 < 100 ? 100 : 8 * $2 ))
+    local line seconds=$(( 8 * $2 < 100 ? 100 : 8 * $2 ))
     # Where there are more events than counters they take turns of 4 ms: each is to have one
     printf -v seconds '%d.%03d' $(( seconds / 1000 )) $(( seconds % 1000 ))
     RECORD_VALUE=() RECORDS_OF=()
-    while IFS= read -r line; do
-        if [[ $line == "$LAST_LINE"* ]]; then
-            LOOK_STATUS=${line#"$LAST_LINE"}
-        elif [[ $line =~ \"event\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
+    try_perf "$PERF" stat -a --json -o /dev/stdout -e "$1" sleep "$seconds"
+    for line in "${TRIED[@]}"; do
+        if [[ $line =~ \"event\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
             note_record "${BASH_REMATCH[1]}"
             if [[ $line =~ \"counter-value\"[[:space:]]*:[[:space:]]*\"([^\"]*)\" ]]; then
                 RECORD_VALUE+=("${BASH_REMATCH[1]}")
             else
                 RECORD_VALUE+=('')
             fi
-        elif [[ $line != \#* && $line != *'"metric-'* ]]; then
-            messages+=$line$'\n'
         fi
-    done < <(timeout 20 "$PERF" stat -a --json -o /dev/stdout -e "$1" sleep "$seconds" 2>&1 </dev/null; printf '\n%s%d\n' "$LAST_LINE" "$?")
-    own_words <(printf '%s' "$messages")
-    LOOK_WORDS=$REPLY
-    (( LOOK_STATUS != 124 )) || LOOK_WORDS='perf did not come back within 20 s'
+    done
 }
 
 # Newer perfs print a plain name with its PMU: "event [pmu]", or pmu/event/
@@ -320,8 +314,8 @@ reduce_events() {
     compose_list
     look "$REPLY" "${#COMPOSED[@]}"
     VERDICT=()
-    if (( LOOK_STATUS == 124 )); then
-        warn "the list could not be tried, $LOOK_WORDS: it is counted as it was given"
+    if [[ $TRIED_STATUS == 124 ]]; then
+        warn "the list could not be tried, $TRIED_WORDS: it is counted as it was given"
         return
     fi
     verdicts
@@ -359,7 +353,7 @@ look_singly() { # INDEX...
         elif [[ ${VERDICT[i]} == missing ]]; then
             best_of "${!RECORD_VALUE[@]}"
             if [[ $REPLY == missing ]]; then
-                DROPPED[i]=$LOOK_WORDS
+                DROPPED[i]=$TRIED_WORDS
             elif [[ $REPLY == unsupported ]]; then
                 DROPPED[i]='<not supported>'
             fi
@@ -402,7 +396,7 @@ look_at_group() { # GROUP MEMBER...
     COMPOSED=("$@")
     verdicts
     (( ${#RECORD_VALUE[@]} == 0 )) || return 0
-    log "perf-stat: perf said of $as_group: $LOOK_WORDS"
+    log "perf-stat: perf said of $as_group: $TRIED_WORDS"
     for member in "$@"; do
         VERDICT[member]=uncounted
     done

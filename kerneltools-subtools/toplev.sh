@@ -322,7 +322,7 @@ try_groups() {
     for list in "$all" "${GROUPS_FOUND[0]}"; do
         for option in '' --metric-no-group; do
             look_at_nodes "$1" "$list" "$option"
-            words=${words:-$LOOK_WORDS}
+            words=${words:-$TRIED_WORDS}
             if (( VALUED > best )); then
                 best=$VALUED EVENTS_COUNTED=$EVENTS_SEEN singly=$option
                 IFS=, read -r -a taken <<<"$list"
@@ -344,28 +344,19 @@ try_groups() {
     fi
 }
 
-NODES=0 VALUED=0 EVENTS_SEEN=0 LOOK_WORDS=''
+NODES=0 VALUED=0 EVENTS_SEEN=0
 
 look_at_nodes() { # PERF GROUPS OPTION: how many nodes perf prints, to how many of them it has a value
-    local line messages='' status=0
+    local line
     local -r node='"metric-value"[[:space:]]*:[[:space:]]*"?([^",]*)"?,[[:space:]]*"metric-unit"[[:space:]]*:[[:space:]]*"(%|percent[^"]*)[[:space:]]+[A-Za-z_]'
     NODES=0 VALUED=0 EVENTS_SEEN=0
-    while IFS= read -r line; do
-        if [[ $line == "$LAST_LINE"* ]]; then
-            status=${line#"$LAST_LINE"}
-            continue
-        elif [[ $line =~ $node ]]; then
+    try_perf "$1" stat -a --json -o /dev/stdout ${3:+"$3"} -M "$2" sleep 0.1
+    for line in "${TRIED[@]}"; do
+        if [[ $line =~ $node ]]; then
             NODES=$(( NODES + 1 ))
             [[ ! ${BASH_REMATCH[1]} =~ ^-?[0-9.]+$ ]] || VALUED=$(( VALUED + 1 ))
         fi
-        if [[ $line == *'"counter-value"'* ]]; then
-            EVENTS_SEEN=$(( EVENTS_SEEN + 1 ))
-        elif [[ $line != \#* && $line != *'"metric-'* ]]; then
-            messages+=$line$'\n'
-        fi
-    done < <(timeout 20 "$1" stat -a --json -o /dev/stdout ${3:+"$3"} -M "$2" sleep 0.1 2>&1 </dev/null; printf '\n%s%d\n' "$LAST_LINE" "$?")
-    own_words <(printf '%s' "$messages")
-    LOOK_WORDS=$REPLY
-    (( status != 124 )) || LOOK_WORDS='perf did not come back within 20 s'
-    (( status != 0 || NODES == 0 || VALUED > 0 )) || LOOK_WORDS='none of its nodes gets a value'
+        [[ $line != *'"counter-value"'* ]] || EVENTS_SEEN=$(( EVENTS_SEEN + 1 ))
+    done
+    [[ $TRIED_STATUS != 0 ]] || (( NODES == 0 || VALUED > 0 )) || TRIED_WORDS='none of its nodes gets a value'
 }

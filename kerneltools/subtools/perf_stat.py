@@ -193,11 +193,10 @@ def _sum(counts: list[Value]) -> Value:
 class _Series:
     """The series of this output, registered as they appear."""
 
-    def __init__(self, run: Run, publication: Publication, metrics: list[Metric], counters: Counters) -> None:
+    def __init__(self, run: Run, publication: Publication, metrics: list[Metric]) -> None:
         self._topology = run.topology
         self._publication = publication
         self._known: dict[tuple[Any, ...], int] = {}
-        self._counters = counters
         self._event_metric = next(metric for metric in metrics if metric.field == "counter")
         self._running_metric = next(metric for metric in metrics if metric.field == "pcnt-running")
 
@@ -333,7 +332,7 @@ def publish(run: Run, raw: RawFile, publication: Publication) -> None:
     asked = [parse_event(text) for text in split_events(run.environment.get(EVENTS_KEY, ""))]
     counters = Counters(survey.events, asked, metrics, log)
     publication.expect(len(times))
-    series = _Series(run, publication, metrics, counters)
+    series = _Series(run, publication, metrics)
     reader = _Reader(run, counters)
     gaps: dict[tuple[Place, Counter], int] = {}
     published: set[tuple[Place, Counter]] = set()
