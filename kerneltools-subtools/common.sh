@@ -613,7 +613,7 @@ perf_limits() { # [NUMBER_OF_EVENTS]
     first_line "$PROCFS/sys/kernel/perf_event_paranoid"
     paranoid=$REPLY
     if [[ $paranoid =~ ^[0-9]+$ ]] && (( paranoid > 0 && EUID != 0 )); then
-        warn "perf_event_paranoid=$paranoid forbids counting the whole system to user $EUID, unless perf has CAP_PERFMON"
+        warn "perf_event_paranoid=$paranoid forbids counting the whole system to user $EUID, unless perf has CAP_PERFMON: be root, or sysctl kernel.perf_event_paranoid=0"
     fi
     first_line "$SYSFS/devices/system/cpu/online"
     count_cpus "$REPLY"

@@ -25,7 +25,7 @@ BUILD_IDS='perf-record-buildids'
 subtool_usable() {
     local option
     local -a options
-    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin"
+    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin: install it (Debian: linux-perf)"
     keep perf "$REPLY"
     value_of record-opts
     split_words options "$REPLY"

@@ -31,7 +31,7 @@ GROUPS_MADE=0
 COMPOSED=()             # the events in the order of the last composed list
 
 subtool_usable() {
-    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin"
+    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin: install it (Debian: linux-perf)"
     PERF=$REPLY
     environment perf_version "$(timeout 20 "$PERF" --version 2>/dev/null </dev/null)"
     value_of perf-stat-events

@@ -15,7 +15,7 @@ TOO_LATE='turbostat did not come back within 20 s'
 
 subtool_usable() {
     local turbostat version
-    find_program turbostat || skip "turbostat is neither on PATH nor in /usr/local/bin"
+    find_program turbostat || skip "turbostat is neither on PATH nor in /usr/local/bin: install it (Debian: linux-cpupower, Fedora: kernel-tools), or choose other --subtools"
     turbostat=$REPLY
     version=$(timeout 20 "$turbostat" --version 2>&1 </dev/null)
     environment turbostat_version "${version%%$'\n'*}"

@@ -65,12 +65,7 @@ def start_of_counting(
 
     A collector stamps its last interval when it is told to end, so `end - last` is exact where the output is whole.
     """
-    return max(0.0, _start_of_counting(clock.get((subtool, "begin")), clock.get((subtool, "end")), subtool, last, tail_damage, mtime, log))
-
-
-def _start_of_counting(
-    begin: float | None, end: float | None, subtool: str, last: float, tail_damage: str, mtime: float, log: Log
-) -> float:
+    begin, end = clock.get((subtool, "begin")), clock.get((subtool, "end"))
     if end is not None and not tail_damage:
         start = end - last
         if begin is not None and start - begin < -PLAUSIBLE_OPENING:

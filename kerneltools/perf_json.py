@@ -16,6 +16,7 @@ from kerneltools.rawfile import RawFile
 
 Record = dict[str, Any]
 
+LONGEST_DROPPED = 0.002  # seconds; two times that round to one millisecond are closer
 RECORD_START = '{"interval"'
 EVENT_KEY = '"event" : "'
 UNCOUNTED = '"counter-value" : "<'
@@ -154,9 +155,11 @@ def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str,
                 log.lost(subtool, "intervals ahead of later ones are dropped", where)
                 lines_lost = True
                 continue
-            too_close = time > timeline.previous
+            later = time - timeline.previous
             current = timeline.interval(time, lines_lost)
-            if current is None and too_close:
+            if current is None and later >= LONGEST_DROPPED:
+                log.lost(subtool, "intervals before the epoch are dropped: the file's time is wrong, and there is no clock file", where)
+            elif current is None and later > 0:
                 log.note(subtool, "intervals less than 1 ms after the one before are dropped", where)
             elif current is None:
                 log.lost(subtool, "intervals not later than one before are dropped", where)

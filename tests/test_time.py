@@ -319,3 +319,12 @@ def test_times_are_those_of_the_real_command_too(data_dir, run_script):
     done = run_script("kerneltools-post-process")
     assert (done.rc, done.err) == (0, "")
     assert read_back(data_dir).samples("context-switches-sec") == [(1, 1000, 10), (1001, 2000, 20), (2001, 2500, 60)]
+
+
+def test_a_file_time_of_1970_publishes_nothing_before_the_epoch(data_dir):
+    """With no clock file the mtime is all there is; a wrong one must not make times that no index takes."""
+    path = write_output(data_dir, run_of({"cs": 1}, {"cs": 2}, {"cs": 3}))
+    os.utime(path, (1.5, 1.5))
+    done = process(data_dir)
+    assert done.rc == 1
+    assert "interval" in done.out
