@@ -25,6 +25,7 @@ from kerneltools.clock import Interval
 
 COLUMNS = 400  # of a curve; more than a chart has pixels
 CELLS = 1_000_000  # of all curves of one kind, of 8 bytes, or 24 where columns hold several intervals; and of the buffer
+ROWS = 32  # that wait for their series' buffers
 BREAKS = 100  # holes of the whole output that may begin a new column
 
 Value = Union[int, float]
@@ -215,6 +216,8 @@ class Curves:
         self._begins = array("q")
         self._ends = array("q")
         self._behind_hole: list[bool] = []
+        self._rows: list[array[float]] = []  # the last intervals of the buffer, where rows come
+        self._row_numbers: Sequence[int] = ()
         self._end = -1
         self._ordinal = -1
 
@@ -238,12 +241,34 @@ class Curves:
         try:
             if interval.end != self._end:
                 self._next(interval)
+            if self._rows:
+                self._leave_rows()
             values = self._series[number].values
             if begin != self._begins[-1] or len(values) != self._place:
                 self._fill(values, begin, value)
             values.append(value)
         except Exception as fault:
             self.fault = fault
+
+    def row(self, numbers: Sequence[int], interval: Interval, values: Sequence[Value]) -> None:
+        """Take samples of an interval, of the series of these numbers, which all had one in the interval before."""
+        if self.fault is not None:
+            return
+        try:
+            if self._row_numbers is not numbers or len(self._rows) >= ROWS:
+                self._leave_rows()
+                self._row_numbers = numbers
+            self._next(interval)
+            self._rows.append(array("d", values))
+        except Exception as fault:
+            self.fault = fault
+
+    def _leave_rows(self) -> None:
+        """Put the rows that wait into their series' buffers."""
+        for number, values in zip(self._row_numbers, zip(*self._rows)):
+            self._series[number].values.extend(values)
+        self._rows = []
+        self._row_numbers = ()
 
     def _fill(self, values: array[float], begin: int, value: Value) -> None:
         """Fill a series' buffer up to the present interval: where its sample reaches back, with the sample's value."""
@@ -273,6 +298,7 @@ class Curves:
 
     def _drain(self, intervals: int) -> None:
         """Move so many intervals from the buffer into the curves."""
+        self._leave_rows()
         begins, ends, behind_hole = self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals]
         durations = [end - begin + 1 for begin, end in zip(begins, ends)]
         pieces = self.axis.extend(begins, ends, behind_hole)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kerneltools.clock import Interval, Timeline, Times, is_time
@@ -22,6 +24,7 @@ EVENT_KEY = '"event" : "'
 UNCOUNTED = '"counter-value" : "<'
 
 _COMMA_BEFORE_BRACE = re.compile(r",\s*}\s*$")
+_EVENT = re.compile(EVENT_KEY + '([^"]*)"')
 _BARE_NAN = re.compile(r'("\s*:\s*)-?(?:nan|inf)\b')
 
 
@@ -50,11 +53,50 @@ def parse_line(line: str) -> Record:
     return record
 
 
+Reading = tuple[str, str, str, str, str, str, str, str]
+"""What a record of the usual form says, as perf wrote it: time, key and value of its place ("" for the whole system), the
+whole part of a whole count (else ""), any other count (else ""), unit, event, running share in percent. The last five are
+"" in a further metric of the event above, which has no count."""
+
+_TEXT = r'[^"\\\x00-\x1f]'
+_WHOLE = "(?:0|[1-9][0-9]{0,17})"
+_METRIC = rf'"metric-value" : (?:-?{_WHOLE}(?:\.[0-9]+)?|"{_TEXT}*"), "metric-unit" : "{_TEXT}*"'
+# The form in which perf writes nearly all records. What fits it is JSON, and says the same read as such.
+_READING = re.compile(
+    r'^\{"interval" : ((?:0|[1-9][0-9]{0,7})\.[0-9]+), '
+    rf'(?:"(cpu|core|die|socket|node)" : "({_TEXT}*)", (?:"(?:aggregate-number|counters)" : {_WHOLE}, )*)?'
+    rf'(?:"counter-value" : "(?:({_WHOLE})\.0{{1,9}}|({_TEXT}*))", "unit" : "({_TEXT}*)", "event" : "({_TEXT}+)", '
+    rf'"event-runtime" : {_WHOLE}, "pcnt-running" : ((?:0|[1-9][0-9]{{0,2}})\.[0-9]+)(?:, {_METRIC})?|{_METRIC})\}}$',
+    re.MULTILINE,
+)
+
+
+def readings(text: str) -> list[Reading]:
+    """The records in a text of whole lines where each line is one of the usual form; else none."""
+    found = _READING.findall(text) if text.isascii() else []
+    return found if len(found) == text.count("\n") + 1 else []
+
+
+def as_record(reading: Reading) -> Record:
+    """A reading as the record that parse_line would have read, as far as counting goes."""
+    time, key, place, whole, other, unit, event, running = reading
+    record: Record = {"interval": float(time)}
+    if key:
+        record[key] = place
+    if running:
+        record.update({"counter-value": whole or other, "unit": unit, "event": event, "pcnt-running": float(running)})
+    return record
+
+
 class Block(NamedTuple):
-    """One interval with its records in their order; lines_lost: whether some of its lines may have been unreadable."""
+    """One interval with its records in their order; lines_lost: whether some of its lines may have been unreadable.
+
+    Where readings were asked for and all of its records have the usual form, `readings` has them and `records` is empty.
+    """
 
     interval: Interval
     records: list[Record]
+    readings: list[Reading]
     lines_lost: bool
 
 
@@ -75,28 +117,41 @@ def survey(raw: RawFile) -> Survey:
     times = Times()
     events: dict[str, bool] = {}
     known_head = last_line = ""
-    for line in raw.lines():
-        if not line:
+    for piece in raw.pieces():
+        lines = piece.count("\n") + 1
+        # the common case: one interval all through, with everything counted
+        if (
+            known_head
+            and piece.startswith(known_head + ",")
+            and piece.count(f"\n{known_head},") == lines - 1
+            and piece.count(EVENT_KEY) == lines
+            and UNCOUNTED not in piece
+        ):
+            events.update(dict.fromkeys(_EVENT.findall(piece), True))
+            last_line = piece[piece.rfind("\n") + 1 :]
             continue
-        last_line = line
-        head = line[: line.find(",")]
-        if head != known_head:
-            record = _record_or_none(line)
-            if record is None or not is_time(record.get("interval")):
+        for line in piece.split("\n"):
+            if not line:
                 continue
-            # where something stands before the interval, this cannot tell one from the next
-            known_head = head if '"interval"' in head else ""
-            times.add(float(record["interval"]))
-        start = line.find(EVENT_KEY)
-        if start >= 0:
-            start += len(EVENT_KEY)
-            event = line[start : line.find('"', start)]
-        elif '"event"' in line:
-            event = str((_record_or_none(line) or {}).get("event"))
-        else:
-            continue
-        if not events.get(event):
-            events[event] = UNCOUNTED not in line
+            last_line = line
+            head = line[: line.find(",")]
+            if head != known_head:
+                record = _record_or_none(line)
+                if record is None or not is_time(record.get("interval")):
+                    continue
+                # where something stands before the interval, this cannot tell one from the next
+                known_head = head if '"interval"' in head else ""
+                times.add(float(record["interval"]))
+            start = line.find(EVENT_KEY)
+            if start >= 0:
+                start += len(EVENT_KEY)
+                event = line[start : line.find('"', start)]
+            elif '"event"' in line:
+                event = str((_record_or_none(line) or {}).get("event"))
+            else:
+                continue
+            if not events.get(event):
+                events[event] = UNCOUNTED not in line
     return Survey(times, events, raw.damage or _line_damage(last_line, raw.last_line_cut))
 
 
@@ -113,62 +168,139 @@ def _line_damage(last_line: str, cut: bool) -> str:
     return ""
 
 
-def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str, log: Log) -> Iterator[Block]:
+class _Run(NamedTuple):
+    """Consecutive records of one time, all or none of them readings; line: where they begin in the output."""
+
+    time: float
+    line: int
+    records: list[Record]
+    readings: list[Reading]
+
+
+class _Records:
+    """The records of an output; what cannot be read is counted in the log by line.
+
+    lines_lost: whether a line could not be read since this was last set to False.
+    """
+
+    def __init__(self, raw: RawFile, subtool: str, log: Log) -> None:
+        self._raw = raw
+        self._subtool = subtool
+        self._log = log
+        self.lines_lost = False
+
+    def runs(self, with_readings: bool) -> Iterator[_Run]:
+        """All records in their order; a run ends where a line is lost."""
+        number = 1
+        for piece in self._raw.pieces():
+            found = readings(piece) if with_readings else []
+            if found:
+                line = number
+                for time, group in groupby(found, itemgetter(0)):
+                    run = _Run(float(time), line, [], list(group))
+                    yield run
+                    line += len(run.readings)
+            else:
+                yield from self._runs_of_lines(piece.split("\n"), number)
+            number += piece.count("\n") + 1
+
+    def _runs_of_lines(self, lines: list[str], first_number: int) -> Iterator[_Run]:
+        run: _Run | None = None
+        for number, line in enumerate(lines, first_number):
+            if not line or line.isspace() or line.startswith("#"):
+                continue
+            record = _record_or_none(line)
+            if record is None:
+                if run is not None:
+                    yield run
+                    run = None
+                self._lose("unreadable lines", number, line)
+                # a write that was cut short may have been followed by whole ones on the same line
+                start = line.rfind(RECORD_START)
+                record = _record_or_none(line[start:]) if start > 0 else None
+                if record is None:
+                    continue
+            time = record.get("interval")
+            if not is_time(time):
+                if not record.keys().isdisjoint(("interval", "event", "counter-value")):
+                    if run is not None:
+                        yield run
+                        run = None
+                    self._lose("records without a time", number, line)
+                continue
+            if run is not None and time == run.time:
+                run.records.append(record)
+                continue
+            if run is not None:
+                yield run
+            run = _Run(time, number, [record], [])
+        if run is not None:
+            yield run
+
+    def _lose(self, what: str, number: int, line: str) -> None:
+        self._log.lost(self._subtool, what, f"line {number}: {shown(line)!r}")
+        self.lines_lost = True
+
+
+class _Gathered:
+    """The records of one interval as they come in."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.readings: list[Reading] = []
+
+    def add(self, run: _Run) -> None:
+        """Take a run; readings stay such as long as there is nothing else."""
+        if run.readings and not self.records:
+            self.readings += run.readings
+            return
+        self.records += map(as_record, self.readings)
+        self.records += run.records
+        self.records += map(as_record, run.readings)
+        self.readings = []
+
+
+def blocks(
+    raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str, log: Log, with_readings: bool = False
+) -> Iterator[Block]:
     """The intervals of an output with their records, in its order; what cannot be read is counted in the log by line.
 
     An interval that is not later than the one before, or whose time is among the survey's outliers, is dropped and
-    counted.
+    counted. with_readings: records may come as Block.readings, which is quick for wide outputs.
     """
-    records: list[Record] = []
+    records = _Records(raw, subtool, log)
+    gathered = _Gathered()
     current: Interval | None = None
     current_time = -1.0
-    lines_lost = False  # since the last good record
     block_damaged = False
-    for number, line in enumerate(raw.lines(), 1):
-        if not line or line.isspace() or line.startswith("#"):
-            continue
-        try:
-            record = parse_line(line)
-        except ValueError:
-            log.lost(subtool, "unreadable lines", f"line {number}: {shown(line)!r}")
-            lines_lost = True
-            # a write that was cut short may have been followed by whole ones on the same line
-            start = line.rfind(RECORD_START)
-            record = _record_or_none(line[start:]) if start > 0 else None
-            if record is None:
-                continue
-        time = record.get("interval")
-        if not is_time(time):
-            if not record.keys().isdisjoint(("interval", "event", "counter-value")):
-                log.lost(subtool, "records without a time", f"line {number}: {shown(line)!r}")
-                lines_lost = True
-            continue
+    for run in records.runs(with_readings):
+        time = run.time
         if time != current_time:
             if current is not None:
-                yield Block(current, records, block_damaged or lines_lost)
-            records = []
+                yield Block(current, gathered.records, gathered.readings, block_damaged or records.lines_lost)
+            gathered = _Gathered()
             current_time = time
-            block_damaged = lines_lost
-            where = f"line {number}, interval {time} after {timeline.previous}"
+            block_damaged = records.lines_lost
+            where = f"line {run.line}, interval {time} after {timeline.previous}"
             current = None
             if time in outliers:
                 log.lost(subtool, "intervals ahead of later ones are dropped", where)
-                lines_lost = True
+                records.lines_lost = True
                 continue
             later = time - timeline.previous
-            current = timeline.interval(time, lines_lost)
+            current = timeline.interval(time, records.lines_lost)
             if current is None and later >= LONGEST_DROPPED:
                 log.lost(subtool, "intervals before the epoch are dropped: the file's time is wrong, and there is no clock file", where)
             elif current is None and later > 0:
                 log.note(subtool, "intervals less than 1 ms after the one before are dropped", where)
             elif current is None:
                 log.lost(subtool, "intervals not later than one before are dropped", where)
-        block_damaged = block_damaged or lines_lost
+        block_damaged = block_damaged or records.lines_lost
         if time not in outliers:
-            lines_lost = False
+            records.lines_lost = False
         if current is not None:
-            records.append(record)
+            gathered.add(run)
     if current is not None:
-        yield Block(current, records, block_damaged or lines_lost)
+        yield Block(current, gathered.records, gathered.readings, block_damaged or records.lines_lost)
     if raw.damage:
         log.lost(subtool, f"{raw.path.name} is damaged: what follows the damage is lost", raw.damage)

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 READ_BYTES = 1 << 16
-# A call of the decompressor that meets damage gives back nothing of its own: small steps lose little.
-STEP_BYTES = 1 << 12
+STEP_BYTES = 1 << 18  # what the decompressor gives at a time
+# A step that meets damage gives back nothing of its own: small ones lose little.
+STEP_BYTES_BEFORE_DAMAGE = 1 << 12
+# No collector writes a longer line. What else is (a disk image of zeros, say) must not be held in memory as a whole: of
+# its middle, so much at each end is kept, as a record may stand there.
+LONGEST_LINE = 1 << 20
 
 
 def find(directory: Path, name: str) -> Path | None:
@@ -22,8 +27,8 @@ def find(directory: Path, name: str) -> Path | None:
     return None
 
 
-def _archive_bytes(path: Path) -> Iterator[bytes]:
-    """Decompressed pieces of an .xz file (any number of streams); raises EOFError or LZMAError at the damage."""
+def _decompressed(path: Path, step: int) -> Iterator[bytes]:
+    """Pieces of at most `step` bytes of an .xz file (any number of streams); raises EOFError or LZMAError at the damage."""
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     with path.open("rb") as archive:
         while True:
@@ -39,9 +44,40 @@ def _archive_bytes(path: Path) -> Iterator[bytes]:
                     raise EOFError("the archive ends before its end mark")
             else:
                 compressed = b""
-            piece = decompressor.decompress(compressed, STEP_BYTES)
+            piece = decompressor.decompress(compressed, step)
             if piece:
                 yield piece
+
+
+def _archive_bytes(path: Path) -> Iterator[bytes]:
+    """The decompressed pieces of an .xz file up to its damage, where it raises EOFError or LZMAError."""
+    given = 0
+    try:
+        for piece in _decompressed(path, STEP_BYTES):
+            given += len(piece)
+            yield piece
+        return
+    except lzma.LZMAError:
+        pass
+    for piece in _decompressed(path, STEP_BYTES_BEFORE_DAMAGE):  # once more, for what the last step held before the damage
+        if given >= len(piece):
+            given -= len(piece)
+            continue
+        yield piece[given:]
+        given = 0
+
+
+def _ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes, each piece made in a thread while its predecessor is worked on: the decompressor needs no interpreter lock."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, pieces, None)
+        while True:
+            piece = following.result()
+            if piece is None:
+                return
+            following = thread.submit(next, pieces, None)
+            for start in range(0, len(piece), READ_BYTES):
+                yield piece[start : start + READ_BYTES]
 
 
 def _plain_bytes(path: Path) -> Iterator[bytes]:
@@ -53,11 +89,39 @@ def _plain_bytes(path: Path) -> Iterator[bytes]:
             yield piece
 
 
+class _Rest:
+    """The beginning of a line whose end is not read yet."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return self._size > 0
+
+    def add(self, piece: bytes) -> None:
+        """Continue it."""
+        if piece:
+            self._pieces.append(piece)
+            self._size += len(piece)
+        if self._size > 2 * LONGEST_LINE:
+            whole = b"".join(self._pieces)
+            self._pieces = [whole[:LONGEST_LINE], whole[-LONGEST_LINE // 2 :]]
+            self._size = sum(map(len, self._pieces))
+
+    def take(self) -> bytes:
+        """All of it; from here on it is empty."""
+        whole = b"".join(self._pieces)
+        self._pieces = []
+        self._size = 0
+        return whole
+
+
 class RawFile:
     """One output, readable any number of times.
 
-    After a pass over `lines()`: `damage` says what ended it early ("" where nothing did), `last_line_cut` whether
-    the last line lacks its line feed.
+    After a pass over `pieces()` or `lines()`: `damage` says what ended it early ("" where nothing did),
+    `last_line_cut` whether the last line lacks its line feed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,11 +134,16 @@ class RawFile:
         """When the output was last written (seconds since the epoch); compression keeps it."""
         return self.path.stat().st_mtime
 
-    def lines(self) -> Iterator[str]:
-        """The lines without their line feed. Bytes that are no UTF-8 come as lone surrogates (surrogateescape)."""
+    def pieces(self) -> Iterator[str]:
+        """The text in pieces of many whole lines, without the last line feed of each piece.
+
+        Bytes that are no UTF-8 come as lone surrogates (surrogateescape). Of a line beyond LONGEST_LINE the middle is
+        left out.
+        """
         self.damage = ""
-        rest: list[bytes] = []
-        pieces = _archive_bytes(self.path) if self.path.suffix == ".xz" else _plain_bytes(self.path)
+        self.last_line_cut = False
+        rest = _Rest()
+        pieces = _ahead(_archive_bytes(self.path)) if self.path.suffix == ".xz" else _plain_bytes(self.path)
         while True:
             try:
                 piece = next(pieces, None)
@@ -85,12 +154,17 @@ class RawFile:
                 break
             end = piece.rfind(b"\n")
             if end < 0:
-                rest.append(piece)
+                rest.add(piece)
                 continue
-            rest.append(piece[:end])
-            whole = b"".join(rest).decode("utf-8", "surrogateescape").split("\n")
-            rest = [piece[end + 1 :]] if end + 1 < len(piece) else []
-            yield from whole
+            rest.add(piece[:end])
+            whole = rest.take()
+            rest.add(piece[end + 1 :])
+            yield whole.decode("utf-8", "surrogateescape")
         self.last_line_cut = bool(rest)
         if rest:
-            yield b"".join(rest).decode("utf-8", "surrogateescape")
+            yield rest.take().decode("utf-8", "surrogateescape")
+
+    def lines(self) -> Iterator[str]:
+        """The lines of all pieces."""
+        for piece in self.pieces():
+            yield from piece.split("\n")

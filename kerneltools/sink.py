@@ -16,6 +16,7 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
+import io
 import json
 import logging
 import lzma
@@ -26,9 +27,13 @@ import shutil
 import sys
 import tempfile
 import types
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Protocol, TextIO, Union
+from threading import BoundedSemaphore
+from typing import Any, BinaryIO, Callable, NamedTuple, Protocol, TextIO, Union
 
 log = logging.getLogger("kerneltools")
 
@@ -39,6 +44,8 @@ Breakouts = dict[str, str]
 # Measured on 400 000 rows of 400 series (Python 3.11): preset 0 costs 1.1 us a row, 1 costs 1.8, lzma's default 23;
 # files of 0 and 1 are equally large, 1.4 times those of the default.
 LZMA_PRESET = 0
+STREAM_BYTES = 1 << 18  # of rows, compressed on their own: as many as the preset looks back
+WAITING_PIECES = 4  # for the compressor
 
 CLASSES = ("throughput", "latency", "count", "pass/fail", "boolean", "percentage")
 AGGREGATIONS = ("sum", "avg", "max", "min")
@@ -75,9 +82,88 @@ def metric_prefix(file_id: str) -> str:
     return f"metric-data-{file_id}"
 
 
+def items(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that gives the items of a sequence at these places."""
+    first, count = (places[0], len(places)) if places else (0, 0)
+    if list(places) == list(range(first, first + count)):
+        return itemgetter(slice(first, first + count))
+    return itemgetter(*places)
+
+
+class _Compressor:
+    """A thread that compresses what comes from any number of files: lzma needs no interpreter lock."""
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+        self._room = BoundedSemaphore(WAITING_PIECES)
+
+    def submit(self, file: BinaryIO, piece: bytes) -> Future[None]:
+        """Have a piece appended to a file as an .xz stream of its own; waits while many others do."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1)
+        self._room.acquire()
+        try:
+            written = self._thread.submit(self._append, file, piece)
+        except BaseException:
+            self._room.release()
+            raise
+        written.add_done_callback(lambda _: self._room.release())
+        return written
+
+    @staticmethod
+    def _append(file: BinaryIO, piece: bytes) -> None:
+        file.write(lzma.compress(piece, preset=LZMA_PRESET))
+
+
+_compressor = _Compressor()
+
+
+class _Archive(io.RawIOBase):
+    """An .xz file in which every write makes a stream of its own, so that between two writes it holds no compressor.
+
+    What a write fails of is raised by a later one or by close.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115  (closed by close)
+        self._unfinished: deque[Future[None]] = deque()
+        self._is_empty = True
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int:
+        while self._unfinished and self._unfinished[0].done():
+            self._unfinished.popleft().result()
+        whole = bytes(piece)
+        self._unfinished.append(_compressor.submit(self._file, whole))
+        self._is_empty = False
+        return len(whole)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            if self._is_empty:
+                self.write(b"")
+            while self._unfinished:
+                self._unfinished.popleft().result()
+        finally:
+            for written in self._unfinished:  # behind one that failed
+                written.exception()
+            self._file.close()
+            super().close()
+
+
+def open_archive(path: str) -> TextIO:
+    """A new .xz file to write text to, compressed cheaply, in a thread, with little memory while it is open."""
+    return io.TextIOWrapper(io.BufferedWriter(_Archive(path), STREAM_BYTES), encoding="utf-8")
+
+
 def open_rows(directory: str | Path, file_id: str) -> TextIO:
-    """A new CSV of a metric file, compressed cheaply."""
-    return lzma.open(os.path.join(directory, f"{metric_prefix(file_id)}.csv.xz"), "wt", preset=LZMA_PRESET)
+    """A new CSV of a metric file."""
+    return open_archive(os.path.join(directory, f"{metric_prefix(file_id)}.csv.xz"))
 
 
 class _OpenRow:
@@ -153,6 +239,20 @@ class BuiltinSink:
             row.value = value
         row.end = end
 
+    def log_row(self, indices: Sequence[int], values: Sequence[Number], end: int) -> None:
+        """Add a sample to each of these series, all without a begin; each has had one with a begin."""
+        open_rows = self._open_rows
+        written = []
+        for idx, value in zip(indices, values):
+            row = open_rows[idx]
+            if row.value != value:
+                written.append(f"{idx},{row.begin},{row.end},{row.value!s}\n")
+                row.earlier_rows = True
+                row.begin = row.end + 1
+                row.value = value
+            row.end = end
+        self._write("".join(written))
+
     def finish_samples(self, dont_delete: bool = False) -> str | None:
         """Write what is open and the descriptors; return the files' prefix, None where no sample came.
 
@@ -171,8 +271,8 @@ class BuiltinSink:
         self.metric_data_fh.pop(self._file_id).close()
         prefix = metric_prefix(self._file_id)
         if kept:
-            with lzma.open(self.output_dir / f"{prefix}.json.xz", "wt", preset=LZMA_PRESET) as descriptors:
-                json.dump(kept, descriptors)
+            with open_archive(os.path.join(self.output_dir, f"{prefix}.json.xz")) as descriptors:
+                descriptors.write(json.dumps(kept))
         self._restart()
         return prefix
 
@@ -279,41 +379,30 @@ def _on_module_path(directory: str) -> Iterator[None]:
 
 def _cdm_metrics(output_dir: str) -> Sink:
     """A sink of toolbox.cdm_metrics.CDMMetrics."""
-    current = importlib.import_module("toolbox.cdm_metrics").CDMMetrics
-    if hasattr(current, "log_sample_by_idx"):
-        return _with_low_preset(current, output_dir)(output_dir)
-    # May and June 2026: some write to the current directory, and one removes its metric-data-* at the first sample.
     module = _private_copy("toolbox.cdm_metrics", output_dir)
-    former = module.CDMMetrics
-    former._cleaned_up = True
-    takes_directory = "output_dir" in inspect.signature(former).parameters
-    return _WithoutIndex(former(output_dir) if takes_directory else former())
+    metrics = module.CDMMetrics
+    if hasattr(metrics, "log_sample_by_idx"):
+        return metrics(output_dir)
+    # May and June 2026: some write to the current directory, and one removes its metric-data-* at the first sample.
+    metrics._cleaned_up = True
+    takes_directory = "output_dir" in inspect.signature(metrics).parameters
+    return _WithoutIndex(metrics(output_dir) if takes_directory else metrics())
 
 
 def _deprecated_metrics(output_dir: str) -> Sink:
     """A sink of the toolbox.metrics module; its state is global, so each sink needs a copy."""
     module = _private_copy("toolbox.metrics", output_dir)
+    if not module.compresses:
+        raise ImportError(f"{module.__file__} is older than May 2021 and does not compress")
     module.output_dir = output_dir
     return _WithoutIndex(module)
 
 
-def _with_low_preset(cdm_metrics: type, output_dir: str) -> type:
-    """CDMMetrics as it is, but for the CSV being open already at its first sample, with LZMA_PRESET."""
-
-    class CheaplyCompressed(cdm_metrics):  # type: ignore[misc,valid-type]
-        def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int:
-            handles = getattr(self, "metric_data_fh", None)
-            if isinstance(handles, dict) and file_id not in handles:
-                handles[file_id] = open_rows(output_dir, file_id)
-            return super().log_sample(file_id, desc, names, sample)
-
-    return CheaplyCompressed
-
-
 def _private_copy(name: str, output_dir: str) -> Any:
-    """A module of that source, executed anew and entered nowhere, that opens its files in `output_dir` with LZMA_PRESET.
+    """A module of that source, executed anew and entered nowhere, that opens its files in `output_dir` by open_archive.
 
-    Left alone, it opens them in the current directory before June 2026. ImportError if there is no such module.
+    Left alone, it compresses with lzma's default (23 times slower, 94 MB an open file), and before June 2026 in the
+    current directory. ImportError if there is no such module.
     """
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
@@ -324,13 +413,12 @@ def _private_copy(name: str, output_dir: str) -> Any:
         raise ImportError(f"{spec.origin} cannot be loaded")
     module = importlib.util.module_from_spec(private)
     private.loader.exec_module(module)
-    if not hasattr(module, "lzma"):
-        raise ImportError(f"{spec.origin} is older than May 2021 and does not compress")
 
     def open_there(filename: str, mode: str) -> Any:
-        return lzma.open(os.path.join(output_dir, os.path.basename(filename)), mode, preset=LZMA_PRESET)
+        return open_archive(os.path.join(output_dir, os.path.basename(filename)))
 
     os.makedirs(output_dir, exist_ok=True)
+    module.compresses = hasattr(module, "lzma")
     vars(module)["lzma"] = types.SimpleNamespace(open=open_there)
     return module
 
@@ -368,13 +456,14 @@ def _apart(value: Number, previous: Number) -> Number:
 
 
 class _Series:
-    __slots__ = ("desc", "end", "idx", "log", "names", "value")
+    __slots__ = ("desc", "end", "file_id", "idx", "log", "names", "value")
 
     def __init__(self, desc: Descriptor, names: Breakouts) -> None:
         self.desc = desc
         self.names = names
         self.end = -1  # of the last sample, ms since the epoch
         self.value: Number = math.nan
+        self.file_id = ""
         self.idx = -1  # in its file
         self.log: Callable[..., None] | None = None  # the file's log_sample_by_idx, once there was a sample
 
@@ -382,6 +471,13 @@ class _Series:
 class _File(NamedTuple):
     file_id: str
     sink: Sink
+
+
+class FileRow(NamedTuple):
+    """Series that get samples together: their numbers; by file its sink, their indices there, and which values are theirs."""
+
+    numbers: Sequence[int]
+    groups: list[tuple[Sink, Sequence[int], Callable[[Sequence[Any]], Sequence[Any]]]]
 
 
 class MetricFiles:
@@ -395,9 +491,8 @@ class MetricFiles:
     Until finish, everything lies in a private directory inside `postprocess_dir` that no indexer looks at. Where
     sample raises OSError, call abandon; finish does so itself.
 
-    Each file's compressor stays open until the end, as samples come by time: some 3 MB each at preset 0, 94 MB
-    at lzma's default (a toolbox that does not let its output be opened for it). A day of 10 s intervals and 8000
-    series makes 58 files.
+    All files stay open until the end, as samples come by time, each with up to STREAM_BYTES that wait for the compressor.
+    A day of 10 s intervals and 8000 series makes 58 files.
     """
 
     def __init__(self, postprocess_dir: Path, file_id: str, rows_per_series: int, max_rows: int = 1_200_000) -> None:
@@ -412,6 +507,8 @@ class MetricFiles:
         self._files: list[_File] = []
         self._private: Path | None = None
         self._damaged = False
+        # what publish added last: which series, until when, the values
+        self._added: tuple[FileRow, int, Sequence[Number]] | None = None
 
     def series(self, desc: Descriptor, names: Breakouts) -> int:
         """Register a series and return its number for sample(); one that never gets a sample is not written.
@@ -438,6 +535,8 @@ class MetricFiles:
         that are no ints, negative, reversed or not after the series' previous sample, and for a value that is neither
         int nor finite float; OSError where it cannot be written, after which only abandon is possible.
         """
+        if self._added is not None:
+            self._leave_row()
         of = self._series[series]
         if (
             type(begin) is not int
@@ -462,6 +561,49 @@ class MetricFiles:
         of.end = end
         of.value = value
 
+    def row(self, series: Sequence[int]) -> FileRow:
+        """These series, different ones that have had samples, for publish."""
+        places: dict[str, list[int]] = {}
+        for place, number in enumerate(series):
+            places.setdefault(self._series[number].file_id, []).append(place)
+        sinks = dict(self._files)
+        groups = [
+            (sinks[file_id], [self._series[series[place]].idx for place in there], items(there)) for file_id, there in places.items()
+        ]
+        return FileRow(tuple(series), groups)
+
+    def publish(self, row: FileRow, begin: int, end: int, values: Sequence[Number]) -> None:
+        """Add a value for each series of a row. For each of them its last sample ended 1 ms before `begin`.
+
+        Raises as sample does.
+        """
+        if not (0 <= begin <= end and set(map(type, values)) <= {int, float} and -math.inf < sum(values) < math.inf):
+            for number, value in zip(row.numbers, values):
+                self.sample(number, begin, end, value)
+            return
+        self._added = row, end, values
+        try:
+            for sink, indices, pick in row.groups:
+                log_row = getattr(sink, "log_row", None)
+                if log_row is not None:
+                    log_row(indices, pick(values), end)
+                else:
+                    log = sink.log_sample_by_idx
+                    for idx, value in zip(indices, pick(values)):
+                        log(idx, value, end)
+        except BaseException:
+            self._damaged = True
+            raise
+
+    def _leave_row(self) -> None:
+        """Bring the series of the last row up to date, which publish does not look at one by one."""
+        assert self._added is not None
+        row, end, values = self._added
+        for number, value in zip(row.numbers, values):
+            of = self._series[number]
+            of.end, of.value = end, value
+        self._added = None
+
     @staticmethod
     def _objection(of: _Series, begin: Any, end: Any, value: Any) -> str:
         what = f"metric {of.desc['source']}:{of.desc['type']} {of.names}: "
@@ -479,6 +621,7 @@ class MetricFiles:
             self._open_file(number)
         file_id, sink = self._files[number]
         of.idx = sink.log_sample(file_id, of.desc, of.names, {"begin": begin, "end": end, "value": value})
+        of.file_id = file_id
         of.log = sink.log_sample_by_idx
         self._sampled += 1
 

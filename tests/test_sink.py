@@ -71,7 +71,7 @@ def provide_sink(kind, monkeypatch, tmp_path):
     home = tmp_path / "home"
     if kind == "toolbox":
         use_toolbox(monkeypatch, HOME)
-        return "CheaplyCompressed"
+        return "CDMMetrics"
     if kind == "deprecated module":
         shutil.copytree(Path(HOME) / "python" / "toolbox", home / "python" / "toolbox")
         module = home / "python" / "toolbox" / "cdm_metrics.py"
@@ -261,19 +261,22 @@ def test_a_sink_without_samples_writes_nothing(any_sink, tmp_path):
 
 def test_every_file_is_compressed_cheaply(any_sink, tmp_path, monkeypatch):
     presets = []
-    lzma_open = lzma.open
+    compress = lzma.compress
 
-    def note_preset(path, mode="rb", **options):
-        if "w" in mode and str(path).endswith(".csv.xz"):
-            presets.append(options.get("preset"))
-        return lzma_open(path, mode, **options)
+    def note_preset(data, **options):
+        presets.append(options.get("preset"))
+        return compress(data, **options)
 
-    monkeypatch.setattr(lzma, "open", note_preset)
+    def refuse(*arguments, **options):
+        raise AssertionError(f"{arguments} {options}: a file is opened with a compressor of its own")
+
+    monkeypatch.setattr(lzma, "compress", note_preset)
+    monkeypatch.setattr(lzma, "LZMAFile", refuse)
     metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series=10, max_rows=10)
     for package in "012":
         metrics.sample(metrics.series(IPC, {"package": package}), 1, 10, 1.5)
     metrics.finish()
-    assert presets == [sink_module.LZMA_PRESET] * 3
+    assert presets == [sink_module.LZMA_PRESET] * 6
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "builtin"])
@@ -504,19 +507,19 @@ def sample_until_the_disk_is_full(metrics, series):
 
 
 class FullDisk:
-    """lzma.LZMAFile.write that fails with ENOSPC from the n-th call on."""
+    """Files that fail with ENOSPC from the n-th write on."""
 
     def __init__(self, monkeypatch, good_writes):
         self.left = good_writes
-        write = lzma.LZMAFile.write
+        append = sink_module._Compressor._append
 
-        def write_or_fail(file, data):
+        def append_or_fail(file, data):
             if self.left <= 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self.left -= 1
-            return write(file, data)
+            return append(file, data)
 
-        monkeypatch.setattr(lzma.LZMAFile, "write", write_or_fail)
+        monkeypatch.setattr(sink_module._Compressor, "_append", staticmethod(append_or_fail))
 
 
 @pytest.mark.parametrize("good_writes", [0, 1, 2, 3])

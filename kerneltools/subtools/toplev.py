@@ -306,7 +306,7 @@ def _publish_json(run: Run, raw: RawFile, publication: Publication, series: _Ser
     metrics = _Metrics(run, survey.events)
     timeline = _timeline(run, raw, publication, survey.times, survey.tail_damage)
     intervals = 0
-    for interval, records, _ in perf_json.blocks(raw, timeline, survey.times.outliers, SUBTOOL, run.log):
+    for interval, records, _, _ in perf_json.blocks(raw, timeline, survey.times.outliers, SUBTOOL, run.log):
         intervals += 1
         for name, breakouts, value in metrics.samples(records):
             series.sample(name, breakouts, interval, value)
