@@ -4,8 +4,8 @@
 """What a chart needs of the samples that are published, kept while they pass, in memory that the run's length does not change.
 
 Time is cut into columns of so many intervals that a curve has about COLUMNS of them at most, and all curves together
-about CELLS cells. Of each column a curve keeps the mean (weighted by duration), the least and the greatest value; a
-run with fewer intervals is kept as it is.
+about CELLS cells. Of each column a curve keeps the mean (weighted by duration), and, unless there are very many curves,
+the least and the greatest value; a run with fewer intervals is kept as it is.
 
 Each type has a folded curve (its series added or averaged in each interval, as its default-aggregation says) and one
 curve for each series. Samples wait in a buffer of some intervals and go into the curves from there, many at a time.
@@ -24,8 +24,10 @@ from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval
 
 COLUMNS = 400  # of a curve; more than a chart has pixels
-CELLS = 1_000_000  # of all curves of one kind, of 8 bytes, or 24 where columns hold several intervals; and of the buffer
-ROWS = 32  # that wait for their series' buffers
+CELLS = 300_000  # of all curves of one kind, of 8 bytes each
+BAND_COLUMNS = 100  # least and greatest values are kept where there is room for so many of them
+BUFFERED = 100_000  # values that wait to go into curves
+ROWS = 8  # that wait for their series' buffers
 BREAKS = 100  # holes of the whole output that may begin a new column
 
 Value = Union[int, float]
@@ -39,12 +41,17 @@ class Axis:
         self.begins = array("q")
         self.ends = array("q")
         self.stride = 1
+        self.has_bands = True  # whether its curves keep least and greatest values
         self._in_column = 0
         self._breaks = 0
 
     def fit(self, intervals: int, curves: int) -> None:
         """Choose how many intervals make a column, by how many intervals and curves there will be."""
-        self.stride = max(1, math.ceil(intervals / min(COLUMNS, max(1, CELLS // max(1, curves)))))
+        room = max(1, CELLS // max(1, curves))
+        if intervals > min(COLUMNS, room):
+            self.has_bands = room // 3 >= min(BAND_COLUMNS, COLUMNS)
+            room = room // 3 if self.has_bands else room
+        self.stride = max(1, math.ceil(intervals / min(COLUMNS, room)))
 
     def extend(self, begins: Sequence[int], ends: Sequence[int], behind_hole: Sequence[bool]) -> list[Piece]:
         """Continue with the intervals of a buffer; one behind a hole begins a column of its own, so that it is seen."""
@@ -70,25 +77,23 @@ class Axis:
 class Curve:
     """Mean, least and greatest value in each column of an axis; nan where there is no value.
 
-    Where a column is one interval, the three are the same array.
+    Where a column is one interval, the three are the same array; without has_bands they are too, and hold the means only.
     """
 
-    __slots__ = ("_column", "_duration", "_greatest", "_least", "_weighted", "greatest", "least", "means")
+    __slots__ = ("_column", "_duration", "_greatest", "_least", "_weighted", "exact", "greatest", "has_bands", "least", "means")
 
-    def __init__(self, stride: int) -> None:
+    def __init__(self, stride: int, has_bands: bool) -> None:
+        self.has_bands = has_bands
         self.means = array("d")
-        self.least = self.means if stride == 1 else array("d")
-        self.greatest = self.means if stride == 1 else array("d")
+        self.exact = stride == 1  # whether each column is one interval
+        alone = self.exact or not has_bands
+        self.least = self.means if alone else array("d")
+        self.greatest = self.means if alone else array("d")
         self._column = -1
         self._duration = 0
         self._weighted = 0.0
         self._least = 0.0
         self._greatest = 0.0
-
-    @property
-    def exact(self) -> bool:
-        """Whether each column is one interval."""
-        return self.least is self.means
 
     def extend(self, pieces: list[Piece], values: Sequence[float], durations: Sequence[int]) -> None:
         """Continue with the values (nan: none) of a buffer's intervals of these durations."""
@@ -119,7 +124,7 @@ class Curve:
             return
         self.close()
         missing = [nan] * (column - len(self.means))
-        for cells in (self.means, self.least, self.greatest):
+        for cells in (self.means, self.least, self.greatest) if self.has_bands else (self.means,):
             cells.extend(missing)
         self._column, self._duration, self._weighted, self._least, self._greatest = column, duration, weighted, least, greatest
 
@@ -127,8 +132,9 @@ class Curve:
         """Complete the last column."""
         if self._duration:
             self.means.append(self._weighted / self._duration)
-            self.least.append(self._least)
-            self.greatest.append(self._greatest)
+            if self.has_bands:
+                self.least.append(self._least)
+                self.greatest.append(self._greatest)
         self._duration = 0
 
 
@@ -166,9 +172,9 @@ class TypeCurves:
         """The series that have a sample."""
         return [series for series in self.series if series.begun]
 
-    def begin(self, stride: int) -> None:
-        """Begin the fold anew, with so many intervals to a column."""
-        self.folded, self.lowest, self.highest = Curve(stride), Curve(stride), Curve(stride)
+    def begin(self, axis: Axis) -> None:
+        """Begin the fold anew, in the columns of that axis."""
+        self.folded, self.lowest, self.highest = (Curve(axis.stride, axis.has_bands) for _ in range(3))
 
     def fold(self, buffers: list[array[float]]) -> tuple[array[float], array[float], array[float]]:
         """The fold of buffers of equal length in each interval, the least, and the greatest value of them."""
@@ -285,7 +291,7 @@ class Curves:
             self.axis.fit(self._expected, len(self.types))
             self.series_axis.fit(self._expected, len(self._series))
         if self.intervals and len(self._ends) >= self._buffer_length:
-            self._buffer_length = max(2 * self._reach_back + 2, min(CELLS // len(self._series), 10 * COLUMNS))
+            self._buffer_length = max(2 * self._reach_back + 2, min(BUFFERED // len(self._series), 10 * COLUMNS))
             if len(self._ends) >= self._buffer_length:
                 self._drain(len(self._ends) - self._reach_back)
         self._behind_hole.append(self._ordinal >= 0 and interval.ordinal - self._ordinal - 1 > self._reach_back)
@@ -329,14 +335,14 @@ class Curves:
         series.begun = True
         columns = math.ceil(self._expected / self.series_axis.stride)
         if (self._kept + 1) * columns <= 2 * CELLS:
-            series.curve = Curve(self.series_axis.stride)
+            series.curve = Curve(self.series_axis.stride, self.series_axis.has_bands)
             self._kept += 1
         else:
             self.without_curve += 1
         if of.folded is None or (of.sums and self._drained):  # sums so far lacked this series
             if of.folded is not None:
                 of.partial = self._drained
-            of.begin(self.axis.stride)
+            of.begin(self.axis)
 
     def finish(self) -> None:
         """Complete the curves."""

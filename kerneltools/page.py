@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from html import escape
 from itertools import islice
+from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -401,9 +402,7 @@ class _Drawing:
             "least": _numbers_of([least])[0],
             "greatest": _numbers_of([greatest])[0],
             "names": self._names[labels],
-            "rows": [
-                "".join(HEAT_LEVELS[round((value - least) * scale)] if math.isfinite(value) else HOLE for value in row) for row in rows
-            ],
+            "rows": [_levels(row, least, scale) for row in rows],
             "missing": len(begun) - len(there),
         }
 
@@ -419,6 +418,7 @@ class _Drawing:
                 notes.append(
                     f"{subtool}: of {curves.intervals} intervals every {every} are one column, drawn as their mean within a band from "
                     "their least to their greatest value. A hole shorter than a column is not seen."
+                    + " The single series are too many to keep more than their means." * (not curves.series_axis.has_bands)
                 )
             if curves.without_curve:
                 notes.append(f"{subtool}: {curves.without_curve} series that began late have no curve of their own.")
@@ -426,6 +426,13 @@ class _Drawing:
             drawn = f"those {self._places} with the lowest and highest means are drawn" if self._places else "none is drawn"
             notes.append(f"Of the series of a type {drawn}; the folded curve is of all.")
         return notes
+
+
+def _levels(row: list[float], least: float, scale: float) -> str:
+    """The letters of a map's row, HOLE where there is no value."""
+    if math.isfinite(sum(row)):  # the common case, where no value needs a look of its own
+        return "".join([HEAT_LEVELS[round((value - least) * scale)] for value in row])
+    return "".join([HEAT_LEVELS[round((value - least) * scale)] if math.isfinite(value) else HOLE for value in row])
 
 
 def _extremes(begun: list[SeriesCurve], places: int, axis: Axis) -> list[SeriesCurve]:
@@ -436,9 +443,16 @@ def _extremes(begun: list[SeriesCurve], places: int, axis: Axis) -> list[SeriesC
     if len(there) <= places:
         return there
 
+    durations = [end - begin + 1 for begin, end in zip(axis.begins, axis.ends)]
+
     def mean(series: SeriesCurve) -> float:
-        figures = _figures(series.curve, axis)
-        return figures[0] if figures else 0.0
+        assert series.curve is not None
+        means = series.curve.means
+        weighted, duration = sum(map(mul, means, durations)), sum(durations[: len(means)])
+        if weighted != weighted:  # a hole
+            there = [(value * width, width) for value, width in zip(means, durations) if value == value]
+            weighted, duration = sum(value for value, _ in there), sum(width for _, width in there)
+        return weighted / duration if duration else 0.0
 
     ranked = sorted(there, key=mean)
     chosen = {id(series) for series in ranked[: places // 2] + ranked[-(places - places // 2) :]}
@@ -471,10 +485,10 @@ def _thinned_means(means: Sequence[float], axis: Axis, factor: int) -> list[floa
 
 
 def _numbers(curve: Curve | None, axis: Axis, factor: int) -> dict[str, list[float | None]]:
-    """A curve as the script takes it: v, and where columns hold several intervals also lo and hi."""
+    """A curve as the script takes it: v, and where columns hold several intervals also lo and hi, if it has bands."""
     assert curve is not None
     numbers = {"v": _numbers_of(_thinned_means(curve.means, axis, factor))}
-    if factor > 1 or not curve.exact:
+    if curve.has_bands and (factor > 1 or not curve.exact):
         numbers["lo"] = _numbers_of(_thinned(curve.least, factor, min))
         numbers["hi"] = _numbers_of(_thinned(curve.greatest, factor, max))
     return numbers

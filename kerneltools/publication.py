@@ -13,7 +13,7 @@ from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval
 from kerneltools.curves import Curves
 from kerneltools.log import Log
-from kerneltools.sink import FileRow, MetricFiles, items
+from kerneltools.sink import FileRow, Identity, MetricFiles, Shared, items
 
 REACH_BACK = 3  # missing intervals of its own series that a sample may cover
 SIGNIFICANT_DIGITS = 7
@@ -58,14 +58,18 @@ class _Total:
 class _Series:
     """Where one series stands: its handle in the files, the end and ordinal of its last sample."""
 
-    __slots__ = ("described", "end", "handle", "ordinal", "total")
+    __slots__ = ("end", "handle", "names", "ordinal", "total", "type")
 
-    def __init__(self, handle: int, total: _Total, described: str) -> None:
+    def __init__(self, handle: int, total: _Total, metric_type: str, names: dict[str, str]) -> None:
         self.handle = handle
         self.total = total
-        self.described = described
+        self.type = metric_type
+        self.names = names
         self.end = -1
         self.ordinal = -1
+
+    def __str__(self) -> str:
+        return self.type + "".join(f" {name}={value}" for name, value in self.names.items())
 
 
 class Row:
@@ -89,7 +93,8 @@ class Publication:
         self._log = log
         self._files: MetricFiles | None = None
         self._series: list[_Series] = []
-        self._numbers: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+        self._numbers: dict[Identity, int] = {}
+        self._shared = Shared()
         self._totals: dict[str, _Total] = {}
         # the row and the interval that were published last, where every one of its series had a value
         self._whole: Row | None = None
@@ -109,15 +114,15 @@ class Publication:
         assert self._files is not None, "expect() comes first"
         descriptor = metric.descriptor(metric_type)
         published_type = descriptor["type"]
-        key = published_type, tuple(sorted(names.items()))
+        key = self._shared.identity(descriptor, names)
         if key in self._numbers:
             return self._numbers[key]
+        names = self._shared.copy(names)
         total = self._totals.get(published_type)
         if total is None:
             total = _Total(metric.unit if unit is None else unit, (self._order[metric.type], len(self._totals)))
             self._totals[published_type] = total
-        described = published_type + "".join(f" {name}={value}" for name, value in names.items())
-        self._series.append(_Series(self._files.series(descriptor, names), total, described))
+        self._series.append(_Series(self._files.series(descriptor, names), total, published_type, names))
         self.curves.series(metric, published_type, total.unit, names)
         self._numbers[key] = len(self._series) - 1
         return self._numbers[key]
@@ -136,13 +141,13 @@ class Publication:
         if state.ordinal < 0:
             total.series += 1
         elif ordinal <= state.ordinal:
-            self._log.lost(self._subtool, "second values of a series in one interval are not published", state.described)
+            self._log.lost(self._subtool, "second values of a series in one interval are not published", str(state))
             return
         elif ordinal - state.ordinal - 1 <= REACH_BACK:
             begin = state.end + 1
         else:
             missing = ordinal - state.ordinal - 1
-            self._log.note(self._subtool, "holes (more than 3 intervals without a value)", f"{state.described}, {missing} intervals")
+            self._log.note(self._subtool, "holes (more than 3 intervals without a value)", f"{state}, {missing} intervals")
         assert self._files is not None
         self._files.sample(state.handle, begin, end, value)
         self.curves.sample(series, interval, begin, value)
