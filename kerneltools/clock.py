@@ -143,10 +143,12 @@ class Timeline:
 class Times:
     """The times of an output in one pass: how many, the last one, and their usual distance.
 
+    origin: the time at which the first interval begins; None where that is not known, as times are of the epoch.
     outliers: times that are ahead of at least two later ones; the two are believed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, origin: float | None = 0.0) -> None:
+        self._origin = origin
         self._times = array("d")
         self._overtaken: list[float] = []
         self.outliers: set[float] = set()
@@ -176,7 +178,9 @@ class Times:
     @property
     def typical(self) -> float:
         """The median distance in seconds; 0.0 where there is no time at all."""
-        distances = array("d", map(sub, self._times, chain((0.0,), self._times)))
+        begins = chain((self._origin,), self._times) if self._origin is not None else self._times
+        ends = self._times if self._origin is not None else self._times[1:]
+        distances = array("d", map(sub, ends, begins))
         return median(distances) if distances else 0.0
 
 

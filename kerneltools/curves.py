@@ -14,6 +14,7 @@ curve for each series. Samples wait in a buffer of some intervals and go into th
 from __future__ import annotations
 
 import math
+import traceback
 from array import array
 from collections.abc import Sequence
 from math import nan
@@ -201,12 +202,12 @@ class TypeCurves:
 class Curves:
     """The curves of one subtool. Call `expect` once, then `series` and `sample` as Publication does, then `finish`.
 
-    fault: what went wrong here, after which nothing is kept any more; it must not cost the metrics.
+    fault: what went wrong here ("": nothing), after which nothing is kept any more; it must not cost the metrics.
     """
 
     def __init__(self, subtool: str) -> None:
         self.subtool = subtool
-        self.fault: Exception | None = None
+        self.fault = ""
         self.types: dict[str, TypeCurves] = {}
         self.axis = Axis()  # of the folded curves
         self.series_axis = Axis()
@@ -242,7 +243,7 @@ class Curves:
 
     def sample(self, number: int, interval: Interval, begin: int, value: Value) -> None:
         """Take a sample of the series of that number: its interval, and where it begins, which may be earlier."""
-        if self.fault is not None:
+        if self.fault:
             return
         try:
             if interval.end != self._end:
@@ -253,12 +254,12 @@ class Curves:
             if begin != self._begins[-1] or len(values) != self._place:
                 self._fill(values, begin, value)
             values.append(value)
-        except Exception as fault:
-            self.fault = fault
+        except Exception:
+            self.fault = traceback.format_exc()
 
     def row(self, numbers: Sequence[int], interval: Interval, values: Sequence[Value]) -> None:
         """Take samples of an interval, of the series of these numbers, which all had one in the interval before."""
-        if self.fault is not None:
+        if self.fault:
             return
         try:
             if self._row_numbers is not numbers or len(self._rows) >= ROWS:
@@ -266,8 +267,8 @@ class Curves:
                 self._row_numbers = numbers
             self._next(interval)
             self._rows.append(array("d", values))
-        except Exception as fault:
-            self.fault = fault
+        except Exception:
+            self.fault = traceback.format_exc()
 
     def _leave_rows(self) -> None:
         """Put the rows that wait into their series' buffers."""
@@ -352,5 +353,5 @@ class Curves:
                 for curve in (of.folded, of.lowest, of.highest, *(series.curve for series in of.series)):
                     if curve is not None:
                         curve.close()
-        except Exception as fault:
-            self.fault = self.fault or fault
+        except Exception:
+            self.fault = self.fault or traceback.format_exc()

@@ -39,6 +39,13 @@ class Log:
         """Something a reader of the numbers should know; nothing was lost by it."""
         self._count((subtool, what, False), where, times)
 
+    def add(self, other: Log) -> None:
+        """Take what another log has counted."""
+        for key, count in other._counts.items():
+            self._counts[key] = self._counts.get(key, 0) + count
+            places = self._places.setdefault(key, [])
+            places += other._places[key][: PLACES_SHOWN - len(places)]
+
     @property
     def any_loss(self) -> bool:
         """Whether anything was lost so far."""

@@ -12,9 +12,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from kerneltools import compare, page, rawfile, sink, subtools
+from kerneltools import compare, inputs, page, sink
 from kerneltools.log import Log, shown
-from kerneltools.publication import Publication, TypeSummary
+from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import Run
 
 USAGE = """usage: kerneltools-post-process [DIR]
@@ -31,6 +31,7 @@ Exit: 0 all that is there was published (or compared); 1 something was lost or
 unreadable; 2 usage.
 """
 POSTPROCESS = "postprocess"
+SUMMARY_FILE = "post-process-data.json"
 RECORD = "kerneltools-pids.txt"
 PRIMARY_METRIC = "ipc"
 
@@ -51,32 +52,9 @@ def _directory(arguments: list[str]) -> Path | None:
     return directory
 
 
-def process(run: Run, output: Path) -> list[Publication]:
-    """Publish what each subtool left in the run's directory into `output`; one that fails leaves the others whole."""
-    publications = []
-    launched = {subtool for subtool, _ in run.clock}
-    for subtool in subtools.names():
-        publication = Publication(output, subtool, run.catalogue, run.log)
-        try:
-            module = subtools.module(subtool)
-            path = next(filter(None, (rawfile.find(run.directory, name) for name in module.OUTPUTS)), None)
-            if path is not None:
-                module.publish(run, rawfile.RawFile(path), publication)
-            elif subtool in launched:
-                run.log.lost(subtool, "was started, but its output is not here", ", ".join(module.OUTPUTS))
-            publication.finish()
-        except Exception as error:  # whatever one subtool's data does, the others are published
-            publication.abandon()
-            run.log.lost(subtool, "nothing is published", f"{type(error).__name__}: {shown(str(error))}")
-            if not isinstance(error, OSError):
-                traceback.print_exc()
-        publications.append(publication)
-    return publications
-
-
-def write_summary_file(publications: list[Publication], output: Path) -> None:
+def write_summary_file(published: list[Published], output: Path) -> None:
     """Write post-process-data.json, whole or not at all."""
-    types = [row.type for publication in publications for row in publication.summary()]
+    types = [row.type for one in published for row in one.summary]
     primary = PRIMARY_METRIC if PRIMARY_METRIC in types else next(iter(types), None)
     document: dict[str, object] = {
         "rickshaw-bench-metric": {"schema": {"version": "2021.04.12"}},
@@ -85,17 +63,21 @@ def write_summary_file(publications: list[Publication], output: Path) -> None:
     }
     if primary is not None:
         document["primary-metric"] = primary
-    prefixes = [prefix for publication in publications for prefix in publication.prefixes]
+    prefixes = [prefix for one in published for prefix in one.prefixes]
     document["periods"] = [{"name": "measurement", "metric-files": prefixes}]
-    unfinished = output / ".post-process-data.json"
-    unfinished.write_text(json.dumps(document, indent=4) + "\n", encoding="utf-8")
-    os.replace(unfinished, output / "post-process-data.json")
+    unfinished = output / f".{SUMMARY_FILE}"
+    try:
+        unfinished.write_text(json.dumps(document, indent=4) + "\n", encoding="utf-8")
+        os.replace(unfinished, output / SUMMARY_FILE)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
-def write_page(run: Run, publications: list[Publication], output: Path) -> None:
+def write_page(run: Run, published: list[Published], output: Path) -> None:
     """Write kernel.html; where that fails it is a loss of the run, but the metrics are in their place already."""
     try:
-        page.write(run, publications, output)
+        page.write(run, published, output)
     except Exception as error:  # whatever the page trips over, it costs the page only
         run.log.lost(page.PAGE, "was not written; the metrics are whole", f"{type(error).__name__}: {shown(str(error))}")
         if not isinstance(error, OSError):
@@ -141,17 +123,18 @@ def main(arguments: list[str]) -> int:
     output = directory / POSTPROCESS
     try:
         output.mkdir(exist_ok=True)
+        (output / SUMMARY_FILE).unlink(missing_ok=True)  # before the files that it names
         sink.remove_stale(output)
         page.remove_stale(output)
         run = Run(directory, log)
-        publications = process(run, output)
-        write_summary_file(publications, output)
+        published = inputs.publish_all(run, output)
+        write_summary_file(published, output)
     except OSError as error:
         log.write()
         _error(f"{shown(str(output))} cannot be written: {error}")
         return 1
-    write_page(run, publications, output)
-    rows = [row for publication in publications for row in publication.summary()]
+    write_page(run, published, output)
+    rows = [row for one in published for row in one.summary]
     try:
         log.write()
         print("\n".join(table(rows)) if rows else _nothing(directory))

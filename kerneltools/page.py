@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kerneltools.curves import Axis, Curve, Curves, SeriesCurve, TypeCurves
-from kerneltools.publication import Publication, TypeSummary
+from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import ENVIRONMENT, Run
 
 PAGE = "kernel.html"
@@ -55,12 +55,12 @@ def remove_stale(output: Path) -> None:
     (output / PAGE).unlink(missing_ok=True)
 
 
-def write(run: Run, publications: list[Publication], output: Path) -> Path:
+def write(run: Run, published: list[Published], output: Path) -> Path:
     """Write the page, whole or not at all, and return its path. Raises OSError where it cannot be written."""
     path = output / PAGE
     unfinished = output / f".{PAGE}"
     try:
-        unfinished.write_text(page(run, publications), encoding="utf-8", errors="replace")
+        unfinished.write_text(page(run, published), encoding="utf-8", errors="replace")
         os.replace(unfinished, path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
@@ -80,16 +80,16 @@ class _Metric(NamedTuple):
 # ---- the page
 
 
-def page(run: Run, publications: list[Publication]) -> str:
+def page(run: Run, published: list[Published]) -> str:
     """The page's text."""
-    for publication in publications:
-        if publication.curves.fault is not None:
-            raise RuntimeError(f"no curves of {publication.curves.subtool}") from publication.curves.fault
+    for one in published:
+        if one.curves.fault:
+            raise RuntimeError(f"no curves of {one.curves.subtool}: {one.curves.fault}")
     metrics = [
-        _Metric(publication.curves.subtool, publication.curves.types[summary.type], summary, publication.curves)
-        for publication in publications
-        for summary in publication.summary()
-        if summary.type in publication.curves.types
+        _Metric(one.curves.subtool, one.curves.types[summary.type], summary, one.curves)
+        for one in published
+        for summary in one.summary
+        if summary.type in one.curves.types
     ]
     left_out = len(metrics) - MOST_TYPES
     metrics = metrics[:MOST_TYPES]

@@ -25,7 +25,7 @@ _CACHE_EVENT = re.compile(
     "(-(?:loads?|read))?(?:-(?:(misses|miss)|(refs|reference|ops|access)))?",
     re.IGNORECASE,
 )
-_PMU_SUFFIX = re.compile(r"(.*) \[([^\]]+)\]")
+_PMU_SUFFIX = re.compile(r"(.*) \[([^\[\]]+)\]")
 _PMU_FORM = re.compile(r"([A-Za-z0-9_.-]+)/(.*)/([A-Za-z]*)")
 _MODIFIED = re.compile(r"(.+):([ukhIGHpPSDWebRX]+)")
 _CORE_PMU = re.compile(r"cpu|cpu_(?:core|atom|lowpower)|cpum_cf|armv[0-9]+_\w+|apple_\w+_pmu")

@@ -39,6 +39,15 @@ class TypeSummary(NamedTuple):
     greatest: Value
 
 
+class Published(NamedTuple):
+    """What there is to know of a publication that is finished: the prefixes of its metric files, a summary of each type
+    in the catalogue's order, and the curves for the page."""
+
+    prefixes: list[str]
+    summary: list[TypeSummary]
+    curves: Curves
+
+
 class _Total:
     """Running figures of one type."""
 
@@ -99,7 +108,6 @@ class Publication:
         # the row and the interval that were published last, where every one of its series had a value
         self._whole: Row | None = None
         self._whole_interval = Interval(0, 0, 0.0, 0)
-        self.prefixes: list[str] = []
         self.curves = Curves(subtool)  # of what is published, for the page
 
     def expect(self, intervals: int) -> None:
@@ -176,6 +184,8 @@ class Publication:
         before = self._whole_interval
         is_whole = None not in values
         if self._whole is not row or not is_whole or begin != before.end + 1 or ordinal != before.ordinal + 1:
+            if self._whole is not None:
+                self._leave_row()
             for number, value in zip(row.numbers, values):
                 if value is not None:
                     self.sample(number, interval, value)
@@ -219,22 +229,18 @@ class Publication:
             state.end, state.ordinal = self._whole_interval.end, self._whole_interval.ordinal
         self._whole = None
 
-    def finish(self) -> None:
-        """Complete the metric files and put them where the indexer looks."""
-        if self._files is not None:
-            self.prefixes = self._files.finish()
+    def finish(self) -> Published:
+        """Complete the metric files and put them where the indexer looks. Raises as MetricFiles.finish does."""
+        prefixes = self._files.finish() if self._files is not None else []
         self.curves.finish()
+        return Published(prefixes, self._summary(), self.curves)
 
     def abandon(self) -> None:
-        """Leave no metric file of this publication, and no summary either."""
+        """Leave no metric file of this publication."""
         if self._files is not None:
             self._files.abandon()
-        self._totals = {}
-        self.prefixes = []
-        self.curves = Curves(self._subtool)
 
-    def summary(self) -> list[TypeSummary]:
-        """What was published, in the catalogue's order."""
+    def _summary(self) -> list[TypeSummary]:
         rows = []
         for metric_type, total in sorted(self._totals.items(), key=lambda item: item[1].order):
             if total.least is not None and total.greatest is not None:

@@ -23,6 +23,13 @@ class Run:
         self.log = log
         self.clock = clock.read_clock(directory, log)
 
+    @classmethod
+    def like(cls, run: Run, log: Log) -> Run:
+        """The same run, with another log."""
+        other = cls.__new__(cls)
+        vars(other).update(vars(run), log=log)
+        return other
+
     @cached_property
     def topology(self) -> dict[int, dict[str, str]]:
         """Breakout names per CPU (kerneltools.topology.read)."""

@@ -141,6 +141,7 @@ class _Compressor:
 
 
 _compressor = _Compressor()
+os.register_at_fork(after_in_child=_compressor.__init__)  # a child has none of its parent's threads
 
 
 class _Archive(io.RawIOBase):
@@ -203,6 +204,20 @@ class _OpenRow:
         self.earlier_rows = False
 
 
+class _WideRow:
+    """The open rows of series that log_row samples together: their begins and values; all end alike."""
+
+    __slots__ = ("begins", "end", "indices", "rows", "texts", "values")
+
+    def __init__(self, indices: Sequence[int], rows: list[_OpenRow]) -> None:
+        self.indices = indices
+        self.rows = rows
+        self.texts = list(map(str, indices))
+        self.begins = [row.begin for row in rows]
+        self.values: Sequence[Number] = [row.value for row in rows]
+        self.end = rows[0].end
+
+
 class BuiltinSink:
     """Writes what toolbox's CDMMetrics writes, and behaves like it.
 
@@ -226,6 +241,7 @@ class BuiltinSink:
         self._described: list[tuple[Descriptor, Breakouts]] = []
         self._shared = Shared()
         self._open_rows: dict[int, _OpenRow] = {}
+        self._wide: _WideRow | None = None
         self._write: Callable[[str], Any] = _refuse_to_write
 
     def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int:
@@ -253,6 +269,7 @@ class BuiltinSink:
 
     def log_sample_by_idx(self, idx: int, value: Number, end: int, begin: int | None = None) -> None:
         """Add a sample to the series that log_sample returned `idx` for; KeyError if there is none."""
+        self._leave_wide()
         row = self._open_rows[idx]
         if row.begin is None:
             if not row.end:
@@ -266,18 +283,37 @@ class BuiltinSink:
         row.end = end
 
     def log_row(self, indices: Sequence[int], values: Sequence[Number], end: int) -> None:
-        """Add a sample to each of these series, all without a begin; each has had one with a begin."""
-        open_rows = self._open_rows
-        written = []
-        for idx, value in zip(indices, values):
-            row = open_rows[idx]
-            if row.value != value:
-                written.append(f"{idx},{row.begin},{row.end},{row.value!s}\n")
-                row.earlier_rows = True
-                row.begin = row.end + 1
-                row.value = value
-            row.end = end
+        """Add a sample to each of these series, all without a begin; their last ones ended together and had a begin.
+
+        Calls with the same `indices` object are quick.
+        """
+        wide = self._wide
+        if wide is None or wide.indices is not indices:
+            self._leave_wide()
+            rows = [self._open_rows[idx] for idx in indices]
+            wide = self._wide = _WideRow(indices, rows)
+        begins, last, before = wide.begins, wide.end, wide.values
+        written = [
+            f"{idx},{begin},{last},{old!s}\n" for idx, begin, old, value in zip(wide.texts, begins, before, values) if old != value
+        ]
         self._write("".join(written))
+        following = last + 1
+        if len(written) == len(indices):
+            wide.begins = [following] * len(indices)
+        else:
+            wide.begins = [following if old != value else begin for begin, old, value in zip(begins, before, values)]
+            # of equal values the first counts: 1 and 1.0 are written differently
+            values = [value if old != value else old for old, value in zip(before, values)]
+        wide.values = values
+        wide.end = end
+
+    def _leave_wide(self) -> None:
+        """Give the series of the last log_row back what it knows of them."""
+        if self._wide is not None:
+            for row, begin, value in zip(self._wide.rows, self._wide.begins, self._wide.values):
+                row.earlier_rows = row.earlier_rows or row.begin != begin
+                row.begin, row.end, row.value = begin, self._wide.end, value
+            self._wide = None
 
     def finish_samples(self, dont_delete: bool = False) -> str | None:
         """Write what is open and the descriptors; return the files' prefix, None where no sample came.
@@ -286,6 +322,7 @@ class BuiltinSink:
         """
         if self._file_id is None:
             return None
+        self._leave_wide()
         kept = []
         for idx, row in self._open_rows.items():
             if row.value == 0 and not row.earlier_rows and not dont_delete:
@@ -710,8 +747,19 @@ def remove_stale(postprocess_dir: Path) -> None:
 
     A plain `.json`, written by indexing, would win over a new `.json.xz`. Call it before any MetricFiles gets a sample.
     """
-    for path in Path(postprocess_dir).glob("metric-data-*"):
+    _remove(postprocess_dir, "metric-data-*", PRIVATE_PREFIX + "*")
+
+
+def remove_files(postprocess_dir: Path, file_id: str) -> None:
+    """Remove the metric files of one file_id, finished or not, that a killed process left."""
+    _remove(postprocess_dir, f"metric-data-{file_id}.*", f"metric-data-{file_id}-[0-9]*", f"{PRIVATE_PREFIX}{file_id}-*")
+
+
+def _remove(directory: Path, *patterns: str) -> None:
+    found = [path for pattern in patterns for path in Path(directory).glob(pattern)]
+    # descriptors first: rows alone are not looked at
+    for path in sorted(found, key=lambda path: (".json" not in path.suffixes, path)):
         if path.is_symlink() or not path.is_dir():
             path.unlink()
-    for path in Path(postprocess_dir).glob(f"{PRIVATE_PREFIX}*"):
-        shutil.rmtree(path, ignore_errors=True)
+        elif path.name.startswith(PRIVATE_PREFIX):
+            shutil.rmtree(path, ignore_errors=True)

@@ -97,6 +97,8 @@ class _Lines:
         missing = [name for name in COLUMNS if name not in index]
         if missing:
             raise ValueError(f"a header without {', '.join(missing)}")
+        if any(columns.count(name) > 1 for name in (*COLUMNS, CPUS)):
+            raise ValueError("a header that has a column twice")
         self.has_header = True
         self._delimiter, self._columns, self._index = delimiter, columns, index
 

@@ -34,8 +34,8 @@ NOT_SUPPORTED = "<not supported>"
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,40}(?:\.[0-9]{0,40})?")
 _NO_VALUE = re.compile(r"|[-+]?(?:nan|inf)", re.IGNORECASE)
-# "%  backend_bound", "percent of slots  retiring": a metric's unit and name
-_PERF_NODE = re.compile(r"(?:%|percent\b.*?)\s+([A-Za-z_]\w*)")
+_SHARE = re.compile(r"%|percent\b.*")  # the units of nodes
+_NODE = re.compile(r"[A-Za-z_]\w*")
 _CORE = re.compile(r"(?:S(?P<package>[0-9]+)(?:-D[0-9]+)?)?-?(?:C(?P<core>[0-9]+))?(?:-T(?P<thread>[0-9]+))?(?:-(?P<kind>core|atom))?")
 _CPU = re.compile(r"(?:CPU)?(?P<cpu>[0-9]+)(?:-(?P<kind>core|atom))?")
 _KIND = re.compile(r"(?P<kind>core|atom)")
@@ -270,9 +270,8 @@ class _Metrics:
         for record in records:
             if isinstance(record.get("event"), str):
                 device = self._devices.get(record["event"], "")
-            unit = record.get("metric-unit")
-            match = _PERF_NODE.fullmatch(unit) if isinstance(unit, str) else None
-            if not match:
+            node = _node(record.get("metric-unit"))
+            if not node:
                 continue
             where = place(record)
             names = self._place(where)
@@ -283,13 +282,19 @@ class _Metrics:
                 value = read_value(record.get("metric-value"))
             except ValueError:
                 self._log.lost(
-                    SUBTOOL, "values that are no number are not published", f"{shown(match[1])}: {shown(str(record['metric-value']))}"
+                    SUBTOOL, "values that are no number are not published", f"{shown(node)}: {shown(str(record['metric-value']))}"
                 )
                 continue
             if value is not None:
                 breakouts = {**names, "device": device} if self._is_hybrid and device else names
-                found.append((own_name(match[1].removeprefix(PERF_PREFIX)), breakouts, value))
+                found.append((own_name(node.removeprefix(PERF_PREFIX)), breakouts, value))
         return found
+
+
+def _node(unit: object) -> str:
+    """The node that a metric's unit names, "" where it is none: "%  backend_bound", "percent of slots  retiring"."""
+    words = unit.rsplit(None, 1) if isinstance(unit, str) and unit[-1:].strip() else []
+    return words[1] if len(words) > 1 and _SHARE.fullmatch(words[0]) and _NODE.fullmatch(words[1]) else ""
 
 
 def lowest_running(records: list[Record]) -> float | None:

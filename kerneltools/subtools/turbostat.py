@@ -11,14 +11,18 @@ package, system) is the column's own, wherever its values stand; where it differ
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Callable, NamedTuple
 
 from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval, Timeline, Times
 from kerneltools.log import Log, shown
 from kerneltools.publication import Publication, Value, significant
+from kerneltools.publication import Row as PublishedRow
 from kerneltools.rawfile import RawFile
 from kerneltools.run import Run
+from kerneltools.sink import items
 from kerneltools.turbostat_table import LEADING, MACHINE, Block, Header, Row, Table, Where
 
 SUBTOOL = "turbostat"
@@ -43,6 +47,7 @@ KNOWN_VALUES = 1 << 16  # texts whose values are kept
 
 _PLACEHOLDER = re.compile("(" + "|".join(PLACEHOLDERS) + ")")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
+_PLAIN = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")  # what needs no closer look
 _UNMEASURED = re.compile(r"[-+]?nan|[-+]?inf|\(neg\)|\*+(?:\.\*+)?|-")
 
 Names = dict[str, str]
@@ -206,7 +211,7 @@ class _Survey:
         self.columns = columns
         self.places = places
         self.intervals = 0
-        self.times = Times()
+        self.times = Times(origin=None)
         self._early: list[float] = []
         self.carried: set[str] = set()
         self.outside: dict[str, None] = {}
@@ -390,6 +395,17 @@ class _Plan(NamedTuple):
     means: list[tuple[list[int], int, Column]]
 
 
+class _Quick(NamedTuple):
+    """The same for a row in which each field has a value, or none, as it had when the row was met first: pick gives
+    their texts, for the series `numbers`, of which other rows may have `shared`; the columns `empty` have none."""
+
+    pick: Callable[[Sequence[str]], Sequence[str]]
+    numbers: tuple[int, ...]
+    shared: tuple[int, ...]
+    empty: list[int]
+    columns: list[Column]
+
+
 class _Sampler:
     """Publishes the values of rows, under the series that their columns and places stand for."""
 
@@ -402,14 +418,71 @@ class _Sampler:
         self._plans: dict[tuple[str, Where], _Plan] = {}
         self._ordinals: dict[int, int] = {}  # series that several rows may have -> interval of its last sample
         self._values: dict[str, Value] = {}
+        self._published = PublishedRow([])
+        self._quick: dict[tuple[str, Where, int], _Quick | None] = {}
+        self._shape: list[tuple[int, ...]] = []  # of the block before: its rows' series
+        # of the row at hand: series that have a value; of the block, the values
+        self._numbers: list[int] = []
+        self._sampled: list[Value] = []
         self.from_summary: dict[str, None] = {}
 
     def publish(self, block: Block, interval: Interval) -> None:
         """Publish what a block holds."""
-        if block.summary is not None:
-            self._row(block.summary, interval)
-        for row in block.rows.values():
+        self._sampled = []
+        shape = []
+        rows: Iterable[Row] = block.rows.values()
+        for row in rows if block.summary is None else (block.summary, *rows):
+            key = row.header.line, row.where, len(row.fields)
+            quick = self._quick.get(key)
+            if quick is not None and self._quickly(quick, row, interval):
+                shape.append(quick.numbers)
+                continue
+            self._numbers = []
             self._row(row, interval)
+            shape.append(tuple(self._numbers))
+            if key not in self._quick:
+                self._quick[key] = self._make_quick(row)
+        if shape != self._shape:
+            self._shape = shape
+            self._published = PublishedRow([*chain.from_iterable(shape)])
+        self._publication.publish(self._published, interval, self._sampled)
+
+    def _make_quick(self, row: Row) -> _Quick | None:
+        """The quick way for rows like this one; None where there is none."""
+        plan = self._plans[row.header.line, row.where]
+        if plan.means:
+            return None
+        there = [entry for entry in plan.single if entry[0] < len(row.fields)]
+        full = [entry for entry in there if row.fields[entry[0]]]
+        return _Quick(
+            items([index for index, _, _, _ in full]),
+            tuple(series for _, series, _, _ in full),
+            tuple(series for _, series, is_shared, _ in full if is_shared),
+            [entry[0] for entry in there if not row.fields[entry[0]]],
+            [column for _, _, _, column in full],
+        )
+
+    def _quickly(self, quick: _Quick, row: Row, interval: Interval) -> bool:
+        """Take a row's values; False, and nothing taken, where one needs a closer look."""
+        fields, ordinals, ordinal = row.fields, self._ordinals, interval.ordinal
+        for index in quick.empty:
+            if fields[index]:
+                return False
+        for series in quick.shared:
+            if ordinals.get(series) == ordinal:
+                return False
+        texts = quick.pick(fields)
+        values = list(map(self._values.get, texts))
+        if None in values:
+            for place, text in enumerate(texts):
+                if values[place] is None:
+                    if not _PLAIN.fullmatch(text):
+                        return False
+                    values[place] = self._value(text, quick.columns[place], row)
+        for series in quick.shared:
+            ordinals[series] = ordinal
+        self._sampled += values
+        return True
 
     def _row(self, row: Row, interval: Interval) -> None:
         plan = self._plans.get((row.header.line, row.where))
@@ -417,7 +490,7 @@ class _Sampler:
             plan = self._plans[row.header.line, row.where] = self._make_plan(row)
         fields, values = row.fields, self._values
         size = len(fields)
-        sample = self._publication.sample
+        numbers, sampled = self._numbers, self._sampled
         for index, series, is_shared, column in plan.single:
             if index >= size:
                 break
@@ -430,14 +503,16 @@ class _Sampler:
                 if value is None:
                     continue
             if not is_shared or self._is_first(series, interval, column, row):
-                sample(series, interval, value)
+                numbers.append(series)
+                sampled.append(value)
         for indices, series, column in plan.means:
             self._mean([fields[index] for index in indices if index < size], series, column, row, interval)
 
     def _mean(self, texts: list[str], series: int, column: Column, row: Row, interval: Interval) -> None:
         found = [value for text in texts for value in [self._value(text, column, row)] if value is not None]
         if found and self._is_first(series, interval, column, row):
-            self._publication.sample(series, interval, found[0] if len(found) == 1 else significant(sum(found) / len(found)))
+            self._numbers.append(series)
+            self._sampled.append(found[0] if len(found) == 1 else significant(sum(found) / len(found)))
 
     def _is_first(self, series: int, interval: Interval, column: Column, row: Row) -> bool:
         """Whether the series has no sample of that interval yet."""
