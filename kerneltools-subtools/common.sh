@@ -74,12 +74,14 @@ open_log() {
 }
 
 # The line of a program's standard error that says what went wrong: perf puts it behind \___ or after "Error:",
-# with usage and hints below; others say it last.
+# with usage and hints below; others say it last. Of a line that is longer, its beginning: nobody reads a million
+# characters, and to trim a million blanks takes bash an hour.
+readonly LONGEST_WORDS=1000
 own_words() { # FILE
     local line previous='' last='' words=''
     {
         while IFS= read -r line || [[ -n $line ]]; do
-            trim "$line"
+            trim "${line:0:LONGEST_WORDS}"
             line=$REPLY
             if [[ -z $line ]]; then
                 continue

@@ -63,10 +63,10 @@ def write_output(directory, output, archive=False):
     return path
 
 
-def write_clock(directory, begin=None, end=None):
+def write_clock(directory, begin=None, end=None, subtool="perf-stat"):
     """The clock file; begin and end in seconds after EPOCH, None leaves the line out."""
     lines = [
-        f"perf-stat {moment} {EPOCH + seconds:.9f}\n" for moment, seconds in (("begin", begin), ("end", end)) if seconds is not None
+        f"{subtool} {moment} {EPOCH + seconds:.9f}\n" for moment, seconds in (("begin", begin), ("end", end)) if seconds is not None
     ]
     (directory / "kerneltools-clock.txt").write_text("".join(lines))
 
@@ -146,13 +146,16 @@ class Metrics:
         return descs[0]
 
 
-def read_back(directory):
-    """The Metrics in directory/postprocess; AssertionError where a file, row or descriptor is not as contracts demand."""
+def read_back(directory, subtools="perf-stat"):
+    """The Metrics in directory/postprocess; AssertionError where a file, row or descriptor is not as contracts demand.
+
+    subtools: those whose metric files may be there, as a regular expression.
+    """
     output = directory / "postprocess"
     metrics = Metrics()
     files = {path.name for path in output.iterdir() if path.name.startswith("metric-data-")}
     for name in files:
-        assert re.fullmatch(r"metric-data-perf-stat(-[0-9]+)?\.(csv|json)(\.xz)?", name), f"{name} is no metric file"
+        assert re.fullmatch(rf"metric-data-({subtools})(-[0-9]+)?\.(csv|json)(\.xz)?", name), f"{name} is no metric file"
     metrics.prefixes = {re.sub(r"\.(csv|json)(\.xz)?$", "", name) for name in files}
     for prefix in sorted(metrics.prefixes):
         descriptors = json.loads(read_either(output, prefix + ".json"))
@@ -222,14 +225,14 @@ class Outcome:
         return table_of(self.out)
 
 
-def process(directory):
-    """Run the post-processor on a data directory as it is, in this process, with its built-in sink."""
+def process(directory, subtools="perf-stat"):
+    """Run the post-processor on a data directory as it is, in this process, with its built-in sink; subtools: see read_back."""
     out, err = io.StringIO(), io.StringIO()
     with mock.patch.dict(os.environ), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         os.environ.pop("TOOLBOX_HOME", None)
         rc = main.main([str(directory)])
     assert "Traceback" not in out.getvalue() + err.getvalue(), out.getvalue() + err.getvalue()
-    return Outcome(rc, out.getvalue(), err.getvalue(), read_back(directory))
+    return Outcome(rc, out.getvalue(), err.getvalue(), read_back(directory, subtools))
 
 
 def post_process(directory, output, archive=False, begin=DEFAULT, end=DEFAULT):
