@@ -264,8 +264,8 @@ class Curves:
         try:
             if self._row_numbers is not numbers or len(self._rows) >= ROWS:
                 self._leave_rows()
-                self._row_numbers = numbers
-            self._next(interval)
+            self._next(interval)  # which may leave them, too
+            self._row_numbers = numbers
             self._rows.append(array("d", values))
         except Exception:
             self.fault = traceback.format_exc()

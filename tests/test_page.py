@@ -277,6 +277,7 @@ ROWS = st.integers(1, 4).flatmap(
 
 
 @hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.example([[0]] * 9 + [[1]], (8, 400), False)  # more rows than the buffer holds
 @hypothesis.given(ROWS, st.sampled_from([(1_000_000, 400), (8, 400), (40, 7), (1, 1)]), st.booleans())
 def test_curves_are_the_samples_folded_whatever_the_buffer(rows, limits, sums):
     rows = [row for row in rows if any(value is not None for value in row)]  # an interval without any value is not there
