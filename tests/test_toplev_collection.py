@@ -427,6 +427,26 @@ def test_a_perf_that_begins_late_is_ended_too(played_toplev, run_script, data_di
     assert not lines_with(log_lines(data_dir, STOP_LOG), "SIGTERM")
 
 
+def test_what_waits_for_toplev_sleeps_until_it_is_told_to_end(played_toplev, run_script, data_dir, mark):
+    """toplev.py is kept in a group of its own by a bash: the only thing of ours between start and stop, and never on a CPU."""
+    toplev = played_toplev(ENDLESS)
+    start_played(run_script, data_dir, toplev)
+    wait_until(lambda: calls_of(toplev.perf_calls, "-I"), 2)
+    programs = {pid: Path(f"/proc/{pid}/exe").resolve().name for pid in processes_with("KT_MARK", mark["KT_MARK"])}
+    (ours,) = [pid for pid, name in programs.items() if name == "bash"]
+    assert {name.rstrip("0123456789.") for name in programs.values()} == {"bash", "python"}, "beside it toplev.py and its perf"
+
+    def work():
+        """Ticks on a CPU, and how often it was put there."""
+        ticks = Path(f"/proc/{ours}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return ticks, re.findall(r"ctxt_switches:\t([0-9]+)", Path(f"/proc/{ours}/status").read_text())
+
+    before = work()
+    time.sleep(1)
+    assert work() == before
+    assert run_script("kerneltools-stop", env=toplev.env).rc == 0
+
+
 def test_a_toplev_that_dies_takes_its_perf_with_it(played_toplev, run_script, data_dir, nothing_lives):
     toplev = played_toplev(PERF_CHILD + "time.sleep(1.5)\nsys.exit('Input corruption')")
     start_played(run_script, data_dir, toplev)
