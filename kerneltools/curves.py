@@ -246,10 +246,10 @@ class Curves:
         if self.fault:
             return
         try:
-            if interval.end != self._end:
-                self._next(interval)
             if self._rows:
                 self._leave_rows()
+            if interval.end != self._end:
+                self._next(interval)
             values = self._series[number].values
             if begin != self._begins[-1] or len(values) != self._place:
                 self._fill(values, begin, value)
@@ -257,8 +257,13 @@ class Curves:
         except Exception:
             self.fault = traceback.format_exc()
 
-    def row(self, numbers: Sequence[int], interval: Interval, values: Sequence[Value]) -> None:
-        """Take samples of an interval, of the series of these numbers, which all had one in the interval before."""
+    def row(
+        self, numbers: Sequence[int], interval: Interval, values: Sequence[Value], reaching: Sequence[tuple[int, int, Value]] = ()
+    ) -> None:
+        """Take samples of an interval, of the series of these numbers; nan is none.
+
+        reaching: of the series that had none in the interval before, the number, where its sample begins, and its value.
+        """
         if self.fault:
             return
         try:
@@ -267,13 +272,24 @@ class Curves:
             self._next(interval)  # which may leave them, too
             self._row_numbers = numbers
             self._rows.append(array("d", values))
+            if reaching:
+                self._leave_rows()
+            for number, begin, value in reaching:
+                place, buffered = self._place - 1, self._series[number].values
+                while place >= 0 and self._ends[place] >= begin:
+                    buffered[place] = value
+                    place -= 1
         except Exception:
             self.fault = traceback.format_exc()
 
     def _leave_rows(self) -> None:
         """Put the rows that wait into their series' buffers."""
+        first = len(self._ends) - len(self._rows)
         for number, values in zip(self._row_numbers, zip(*self._rows)):
-            self._series[number].values.extend(values)
+            buffered = self._series[number].values
+            if len(buffered) < first:
+                buffered.extend([nan] * (first - len(buffered)))
+            buffered.extend(values)
         self._rows = []
         self._row_numbers = ()
 
@@ -284,6 +300,7 @@ class Curves:
             self._begins[place] = begin  # the output lacks the intervals between
         while place > 0 and self._ends[place - 1] >= begin:
             place -= 1
+        del values[place:]  # holes of rows
         values.extend([nan] * (place - len(values)))
         values.extend([value] * (self._place - len(values)))
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 from typing import Callable, NamedTuple, Union
 
@@ -63,6 +64,16 @@ class _Total:
         self.least: Value | None = None
         self.greatest: Value | None = None
 
+    def add(self, duration: int, weighted: float, samples: int, least: Value, greatest: Value) -> None:
+        """Add so many samples: their durations together in ms, values times durations, least and greatest value."""
+        self.samples += samples
+        self.duration += duration
+        self.weighted += weighted
+        if self.least is None or least < self.least:
+            self.least = least
+        if self.greatest is None or greatest > self.greatest:
+            self.greatest = greatest
+
 
 class _Series:
     """Where one series stands: its handle in the files, the end and ordinal of its last sample."""
@@ -82,12 +93,13 @@ class _Series:
 
 
 class Row:
-    """Series that are published together, each once: their numbers as Publication.series gives them."""
+    """Series that are published together: their numbers as Publication.series gives them."""
 
-    __slots__ = ("in_files", "numbers", "parts")
+    __slots__ = ("in_files", "is_distinct", "numbers", "parts")
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.numbers = tuple(numbers)
+        self.is_distinct = len(set(self.numbers)) == len(self.numbers)
         self.in_files: FileRow | None = None
         self.parts: list[tuple[_Total, Callable[[Sequence[Value]], Sequence[Value]]]] = []  # per type: its values in the row
 
@@ -105,9 +117,11 @@ class Publication:
         self._numbers: dict[Identity, int] = {}
         self._shared = Shared()
         self._totals: dict[str, _Total] = {}
-        # the row and the interval that were published last, where every one of its series had a value
-        self._whole: Row | None = None
-        self._whole_interval = Interval(0, 0, 0.0, 0)
+        # the row and the interval that were published last, and the places in it whose series had no value then: the
+        # end and ordinal of their last sample; of the others those are the interval's
+        self._row: Row | None = None
+        self._row_interval = Interval(0, 0, 0.0, 0)
+        self._missing: dict[int, tuple[int, int]] = {}
         self.curves = Curves(subtool)  # of what is published, for the page
 
     def expect(self, intervals: int) -> None:
@@ -141,7 +155,7 @@ class Publication:
         The sample begins where the previous one of its series ended, over at most REACH_BACK missing intervals;
         beyond that the hole stays and is counted in the log.
         """
-        if self._whole is not None:
+        if self._row is not None:
             self._leave_row()
         state = self._series[series]
         begin, end, _, ordinal = interval
@@ -162,52 +176,70 @@ class Publication:
         state.end = end
         state.ordinal = ordinal
         duration = end - begin + 1
-        total.samples += 1
-        total.duration += duration
-        total.weighted += value * duration
-        if total.least is None or value < total.least:
-            total.least = value
-        if total.greatest is None or value > total.greatest:
-            total.greatest = value
+        total.add(duration, duration * value, 1, value, value)
 
     def is_begun(self, series: int) -> bool:
         """Whether a series has a sample."""
-        return self._series[series].ordinal >= 0 or (self._whole is not None and series in self._whole.numbers)
+        return self._series[series].ordinal >= 0
 
     def publish(self, row: Row, interval: Interval, values: Sequence[Value | None]) -> None:
         """Publish the values of an interval, each for the series of its place in the row; None is no sample.
 
-        It does what `sample` does for each, but quickly where the row had all of its values in this interval and the one
-        before.
+        It does what `sample` does for each, but quickly where the row was published in the interval before.
         """
-        begin, end, _, ordinal = interval
-        before = self._whole_interval
-        is_whole = None not in values
-        if self._whole is not row or not is_whole or begin != before.end + 1 or ordinal != before.ordinal + 1:
-            if self._whole is not None:
-                self._leave_row()
-            for number, value in zip(row.numbers, values):
-                if value is not None:
-                    self.sample(number, interval, value)
-            is_whole = is_whole and len(set(row.numbers)) == len(row.numbers)
-            is_whole = is_whole and all(self._series[number].end == end for number in row.numbers)
-            self._whole = row if is_whole else None
-            self._whole_interval = interval
+        if self._follows(row, interval, values):
+            self._publish_row(row, interval, values)
             return
+        if self._row is not None:
+            self._leave_row()
+        for number, value in zip(row.numbers, values):
+            if value is not None:
+                self.sample(number, interval, value)
+        states = [self._series[number] for number in row.numbers]
+        if row.is_distinct and any(value is not None for value in values) and all(state.ordinal >= 0 for state in states):
+            self._row, self._row_interval = row, interval
+            self._missing = {place: (state.end, state.ordinal) for place, state in enumerate(states) if state.ordinal != interval.ordinal}
+
+    def _follows(self, row: Row, interval: Interval, values: Sequence[Value | None]) -> bool:
+        """Whether the row was published in the interval before, has any value, and no series is behind a hole now."""
+        before = self._row_interval
+        if self._row is not row or interval.begin != before.end + 1 or interval.ordinal != before.ordinal + 1:
+            return False
+        return any(value is not None for value in values) and all(
+            values[place] is None or interval.ordinal - ordinal - 1 <= REACH_BACK for place, (_, ordinal) in self._missing.items()
+        )
+
+    def _publish_row(self, row: Row, interval: Interval, values: Sequence[Value | None]) -> None:
+        begin, end, _, _ = interval
+        before = self._row_interval
         assert self._files is not None
         if row.in_files is None:
             self._settle(row)
+            assert row.in_files is not None
         self._files.publish(row.in_files, begin, end, values)
-        self.curves.row(row.numbers, interval, values)
-        self._whole_interval = interval
+        is_whole = None not in values
         duration = end - begin + 1
         for total, pick in row.parts:
             part = pick(values)
-            total.samples += len(part)
-            total.duration += duration * len(part)
-            total.weighted += duration * sum(part)
-            total.least = min(total.least, *part)
-            total.greatest = max(total.greatest, *part)
+            if not is_whole:
+                part = [value for value in part if value is not None]
+                if not part:
+                    continue
+            total.add(duration * len(part), duration * sum(part), len(part), min(part), max(part))
+        back = [place for place in self._missing if values[place] is not None]
+        reaching = []
+        for place in back:
+            number, value, first = row.numbers[place], values[place], self._missing.pop(place)[0] + 1
+            assert value is not None
+            earlier = begin - first
+            self._series[number].total.add(earlier, earlier * value, 0, value, value)
+            reaching.append((number, first, value))
+        self.curves.row(row.numbers, interval, values if is_whole else [nan if value is None else value for value in values], reaching)
+        if not is_whole:
+            for place, value in enumerate(values):
+                if value is None:
+                    self._missing.setdefault(place, (before.end, before.ordinal))
+        self._row_interval = interval
 
     def _settle(self, row: Row) -> None:
         """Find out once where the series of a row are; all have had samples."""
@@ -223,11 +255,12 @@ class Publication:
 
     def _leave_row(self) -> None:
         """Bring the row's series up to date, which were published without looking at each."""
-        assert self._whole is not None
-        for number in self._whole.numbers:
+        assert self._row is not None
+        now = self._row_interval.end, self._row_interval.ordinal
+        for place, number in enumerate(self._row.numbers):
             state = self._series[number]
-            state.end, state.ordinal = self._whole_interval.end, self._whole_interval.ordinal
-        self._whole = None
+            state.end, state.ordinal = self._missing.get(place, now)
+        self._row = None
 
     def finish(self) -> Published:
         """Complete the metric files and put them where the indexer looks. Raises as MetricFiles.finish does."""

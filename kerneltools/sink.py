@@ -205,17 +205,60 @@ class _OpenRow:
 
 
 class _WideRow:
-    """The open rows of series that log_row samples together: their begins and values; all end alike."""
+    """The open rows of series that get samples together: their begins, ends and values."""
 
-    __slots__ = ("begins", "end", "indices", "rows", "texts", "values")
+    __slots__ = ("_begins", "_end", "_ends", "_rows", "_texts", "_values", "indices")
 
     def __init__(self, indices: Sequence[int], rows: list[_OpenRow]) -> None:
         self.indices = indices
-        self.rows = rows
-        self.texts = list(map(str, indices))
-        self.begins = [row.begin for row in rows]
-        self.values: Sequence[Number] = [row.value for row in rows]
-        self.end = rows[0].end
+        self._rows = rows
+        self._texts = list(map(str, indices))
+        self._begins = [row.begin for row in rows]
+        self._values: Sequence[Number] = [row.value for row in rows]
+        self._end = rows[0].end
+        self._ends: list[int] | None = [row.end for row in rows]  # None: all of them are _end
+        if set(self._ends) == {self._end}:
+            self._ends = None
+
+    def follow(self, values: Sequence[Number | None], end: int) -> str:
+        """Continue with a sample for each, None for none; the CSV of the rows that are complete with that."""
+        if self._ends is not None or None in values:
+            return self._follow_each(values, end)
+        last, following, before = self._end, self._end + 1, self._values
+        written = [
+            f"{idx},{begin},{last},{old!s}\n"
+            for idx, begin, old, value in zip(self._texts, self._begins, before, values)
+            if old != value  # not ==: a value may be made unequal to all
+        ]
+        if len(written) == len(self._texts):
+            self._begins = [following] * len(written)
+            self._values = values
+        else:
+            self._begins = [following if old != value else begin for begin, old, value in zip(self._begins, before, values)]
+            # of equal values the first counts: 1 and 1.0 are written differently
+            self._values = [value if old != value else old for old, value in zip(before, values)]
+        self._end = end
+        return "".join(written)
+
+    def _follow_each(self, values: Sequence[Number | None], end: int) -> str:
+        before, ends = self._values, self._ends or [self._end] * len(self._texts)
+        changes = [value is not None and bool(old != value) for old, value in zip(before, values)]
+        written = [
+            f"{idx},{begin},{last},{old!s}\n"
+            for idx, begin, last, old, changed in zip(self._texts, self._begins, ends, before, changes)
+            if changed
+        ]
+        self._begins = [last + 1 if changed else begin for begin, last, changed in zip(self._begins, ends, changes)]
+        self._values = [value if changed else old for old, value, changed in zip(before, values, changes)]
+        self._end = end
+        self._ends = [last if value is None else end for last, value in zip(ends, values)] if None in values else None
+        return "".join(written)
+
+    def leave(self) -> None:
+        """Give the open rows back what is known of them."""
+        for row, begin, end, value in zip(self._rows, self._begins, self._ends or [self._end] * len(self._rows), self._values):
+            row.earlier_rows = row.earlier_rows or row.begin != begin
+            row.begin, row.end, row.value = begin, end, value
 
 
 class BuiltinSink:
@@ -282,37 +325,21 @@ class BuiltinSink:
             row.value = value
         row.end = end
 
-    def log_row(self, indices: Sequence[int], values: Sequence[Number], end: int) -> None:
-        """Add a sample to each of these series, all without a begin; their last ones ended together and had a begin.
+    def log_row(self, indices: Sequence[int], values: Sequence[Number | None], end: int) -> None:
+        """Add a sample to each of these series, without a begin; None is no sample. Each has had one with a begin.
 
         Calls with the same `indices` object are quick.
         """
         wide = self._wide
         if wide is None or wide.indices is not indices:
             self._leave_wide()
-            rows = [self._open_rows[idx] for idx in indices]
-            wide = self._wide = _WideRow(indices, rows)
-        begins, last, before = wide.begins, wide.end, wide.values
-        written = [
-            f"{idx},{begin},{last},{old!s}\n" for idx, begin, old, value in zip(wide.texts, begins, before, values) if old != value
-        ]
-        self._write("".join(written))
-        following = last + 1
-        if len(written) == len(indices):
-            wide.begins = [following] * len(indices)
-        else:
-            wide.begins = [following if old != value else begin for begin, old, value in zip(begins, before, values)]
-            # of equal values the first counts: 1 and 1.0 are written differently
-            values = [value if old != value else old for old, value in zip(before, values)]
-        wide.values = values
-        wide.end = end
+            wide = self._wide = _WideRow(indices, [self._open_rows[idx] for idx in indices])
+        self._write(wide.follow(values, end))
 
     def _leave_wide(self) -> None:
         """Give the series of the last log_row back what it knows of them."""
         if self._wide is not None:
-            for row, begin, value in zip(self._wide.rows, self._wide.begins, self._wide.values):
-                row.earlier_rows = row.earlier_rows or row.begin != begin
-                row.begin, row.end, row.value = begin, self._wide.end, value
+            self._wide.leave()
             self._wide = None
 
     def finish_samples(self, dont_delete: bool = False) -> str | None:
@@ -543,6 +570,40 @@ class FileRow(NamedTuple):
     groups: list[tuple[Sink, Sequence[int], Callable[[Sequence[Any]], Sequence[Any]]]]
 
 
+class _OfRow:
+    """The ends and values of the last samples of a row's series, while they get them together."""
+
+    __slots__ = ("_behind", "_values", "end", "row")
+
+    def __init__(self, row: FileRow, series: list[_Series]) -> None:
+        self.row = row
+        self.end = max(series[number].end for number in row.numbers)
+        self._values: Sequence[Number | None] = [series[number].value for number in row.numbers]
+        # places whose last sample is not of the last call: its end and value
+        self._behind = {
+            place: (series[number].end, series[number].value) for place, number in enumerate(row.numbers) if series[number].end != self.end
+        }
+
+    def follow(self, end: int, values: Sequence[Number | None]) -> None:
+        """Take the values of the next call."""
+        if self._behind or None in values:
+            for place, value in enumerate(values):
+                if value is not None:
+                    self._behind.pop(place, None)
+                elif place not in self._behind:
+                    last = self._values[place]
+                    assert last is not None
+                    self._behind[place] = self.end, last
+        self.end = end
+        self._values = values
+
+    def leave(self, series: list[_Series]) -> None:
+        """Tell the series."""
+        for place, number in enumerate(self.row.numbers):
+            of, value = series[number], self._values[place]
+            of.end, of.value = self._behind.get(place, (self.end, value))  # type: ignore[assignment]
+
+
 class MetricFiles:
     """The metric files `<file_id>`, `<file_id>-2`, ... of one subtool.
 
@@ -571,8 +632,7 @@ class MetricFiles:
         self._files: list[_File] = []
         self._private: Path | None = None
         self._damaged = False
-        # what publish added last: which series, until when, the values
-        self._added: tuple[FileRow, int, Sequence[Number]] | None = None
+        self._of_row: _OfRow | None = None  # what publish added last
 
     def series(self, desc: Descriptor, names: Breakouts) -> int:
         """Register a series and return its number for sample(); one that never gets a sample is not written.
@@ -599,7 +659,7 @@ class MetricFiles:
         that are no ints, negative, reversed or not after the series' previous sample, and for a value that is neither
         int nor finite float; OSError where it cannot be written, after which only abandon is possible.
         """
-        if self._added is not None:
+        if self._of_row is not None:
             self._leave_row()
         of = self._series[series]
         if (
@@ -636,24 +696,32 @@ class MetricFiles:
         ]
         return FileRow(tuple(series), groups)
 
-    def publish(self, row: FileRow, begin: int, end: int, values: Sequence[Number]) -> None:
-        """Add a value for each series of a row. For each of them its last sample ended 1 ms before `begin`.
+    def publish(self, row: FileRow, begin: int, end: int, values: Sequence[Number | None]) -> None:
+        """Add a value for each series of a row, None for none: from 1 ms after the end of its last sample until `end`.
 
-        Raises as sample does.
+        begin: where all of them begin but those that had none in the call before. Raises as sample does.
         """
-        if not (0 <= begin <= end and set(map(type, values)) <= {int, float} and -math.inf < sum(values) < math.inf):
+        present = values if None not in values else [value for value in values if value is not None]
+        of_row = self._of_row
+        if of_row is None or of_row.row is not row:
+            self._leave_row()
+            of_row = self._of_row = _OfRow(row, self._series)
+        good = 0 <= begin <= end and of_row.end < end and set(map(type, present)) <= {int, float}
+        if not good or not -math.inf < sum(present) < math.inf:
             for number, value in zip(row.numbers, values):
-                self.sample(number, begin, end, value)
+                if value is not None:
+                    self.sample(number, begin, end, value)
             return
-        self._added = row, end, values
+        of_row.follow(end, values)
         try:
             for sink, indices, pick in row.groups:
                 log_row = getattr(sink, "log_row", None)
                 if log_row is not None:
                     log_row(indices, pick(values), end)
-                else:
-                    log = sink.log_sample_by_idx
-                    for idx, value in zip(indices, pick(values)):
+                    continue
+                log = sink.log_sample_by_idx
+                for idx, value in zip(indices, pick(values)):
+                    if value is not None:
                         log(idx, value, end)
         except BaseException:
             self._damaged = True
@@ -661,12 +729,9 @@ class MetricFiles:
 
     def _leave_row(self) -> None:
         """Bring the series of the last row up to date, which publish does not look at one by one."""
-        assert self._added is not None
-        row, end, values = self._added
-        for number, value in zip(row.numbers, values):
-            of = self._series[number]
-            of.end, of.value = end, value
-        self._added = None
+        if self._of_row is not None:
+            self._of_row.leave(self._series)
+            self._of_row = None
 
     @staticmethod
     def _objection(of: _Series, begin: Any, end: Any, value: Any) -> str:
@@ -739,7 +804,7 @@ class MetricFiles:
         self._files = []
         self._series = []
         self._identities = set()
-        self._added = None
+        self._of_row = None
 
 
 def remove_stale(postprocess_dir: Path) -> None:

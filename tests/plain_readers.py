@@ -1,0 +1,370 @@
+# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
+# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
+# SPDX-License-Identifier: Apache-2.0
+"""What must be published of an undamaged output, read by the shortest means: the whole text at once, in exact fractions.
+
+Nothing of the project's parsing, catalogue or formulas is used. Each reader gives {(type, breakouts as sorted pairs): [Sample]}.
+"""
+
+import csv
+import json
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+REACH_BACK = 3  # intervals without a value that the next sample may cover
+
+
+class Sample(NamedTuple):
+    """begin and end in ms after the collector's time 0, both included; derived: the value is published in 7 digits."""
+
+    begin: int
+    end: int
+    value: Fraction
+    derived: bool
+
+
+class Expected:
+    """The samples of every series, each beginning where its predecessor ended if that is not long ago."""
+
+    def __init__(self):
+        self.series = {}
+        self._ordinals = {}
+
+    def add(self, metric_type, names, interval, value, derived=False):
+        """interval: (ordinal, begin, end)"""
+        key = metric_type, tuple(sorted(names.items()))
+        ordinal, begin, end = interval
+        samples = self.series.setdefault(key, [])
+        if samples and ordinal - self._ordinals[key] <= REACH_BACK + 1:
+            begin = samples[-1].end + 1
+        self._ordinals[key] = ordinal
+        samples.append(Sample(begin, end, value, derived))
+
+
+def is_value(published, sample):
+    """Whether a published value is that of the sample."""
+    if not sample.derived:
+        return published == (sample.value if sample.value.denominator == 1 else float(sample.value))
+    if sample.value == 0:
+        return published == 0
+    # half of the last of seven digits, and what floating point adds to that
+    return abs(Fraction(published) - sample.value) <= abs(sample.value) * Fraction(51, 10**8)
+
+
+def difference(expected, published, epoch):
+    """What is not as expected, as text; "" where all is. Rows of equal values may have been made one. epoch: ms of time 0."""
+    if set(expected) != set(published):
+        return f"missing: {sorted(set(expected) - set(published))[:5]}, beyond: {sorted(set(published) - set(expected))[:5]}"
+    for key, samples in expected.items():
+        left = list(samples)
+        for begin, end, value in published[key]:
+            at = begin - epoch
+            while left and left[0].begin == at and left[0].end <= end - epoch and is_value(value, left[0]):
+                at = left.pop(0).end + 1
+            if at != end - epoch + 1:
+                return f"{key}: the row {begin - epoch}..{end - epoch} {value!r}; to come: {left[:3]}"
+        if left:
+            return f"{key}: not published: {left[:3]}"
+    return ""
+
+
+def intervals(times):
+    """{time in seconds: (ordinal, begin, end)} of ascending times"""
+    found, before = {}, Fraction(0)
+    for ordinal, time in enumerate(times):
+        found[time] = ordinal, round(before * 1000) + 1, round(time * 1000)
+        before = time
+    return found
+
+
+# --- perf's JSON
+
+FIELD = re.compile(r'"([^"]+)"\s*:\s*("(?:[^"\\]|\\.)*"|[^",{}\s]+)')
+
+# spelling: (name, modifiers, core PMU, instance of a PMU that there are several of)
+EVENTS = {
+    **{
+        name: (name, "", "", "")
+        for name in (
+            "cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses", "stalled-cycles-frontend",
+            "stalled-cycles-backend", "context-switches", "cpu-migrations", "page-faults", "task-clock", "L1-dcache-load-misses",
+            "L1-icache-load-misses", "LLC-loads", "LLC-load-misses", "dTLB-loads", "dTLB-load-misses", "iTLB-loads", "iTLB-load-misses",
+            "sched:sched_switch", "größe", 'cpu "quoted" \\ name', "power/energy-pkg/", "msr/tsc/",
+        )
+    },
+    "cpu-cycles": ("cycles", "", "", ""),
+    "branch-instructions": ("branches", "", "", ""),
+    "cs": ("context-switches", "", "", ""),
+    "migrations": ("cpu-migrations", "", "", ""),
+    "cycles:u": ("cycles", "u", "", ""),
+    "instructions:u": ("instructions", "u", "", ""),
+    "cycles:k": ("cycles", "k", "", ""),
+    "instructions:k": ("instructions", "k", "", ""),
+    "branches:u": ("branches", "u", "", ""),
+    "branch-misses:u": ("branch-misses", "u", "", ""),
+    "context-switches [software]": ("context-switches", "", "", ""),
+    "task-clock [software]": ("task-clock", "", "", ""),
+    "cycles [cpu]": ("cycles", "", "cpu", ""),
+    "instructions [cpu]": ("instructions", "", "cpu", ""),
+    "dTLB-loads [cpu]": ("dTLB-loads", "", "cpu", ""),
+    "cpu/event=0x87,umask=0x01/": ("event=0x87,umask=0x01", "", "cpu", ""),
+    "cpu_core/cycles/": ("cycles", "", "cpu_core", ""),
+    "cpu_core/instructions/": ("instructions", "", "cpu_core", ""),
+    "cpu_atom/cycles/": ("cycles", "", "cpu_atom", ""),
+    "cpu_atom/instructions/": ("instructions", "", "cpu_atom", ""),
+    "uncore_imc_0/cas_count_read/": ("uncore_imc/cas_count_read/", "", "", "0"),
+    "uncore_imc_1/cas_count_read/": ("uncore_imc/cas_count_read/", "", "", "1"),
+    "uncore_imc_7/cas_count_read/": ("uncore_imc/cas_count_read/", "", "", "7"),
+}  # fmt: skip
+# type: numerator, denominator (None: the interval's seconds), factor
+DERIVED = {
+    "ipc": ("instructions", "cycles", 1),
+    "l1d-cache-miss-rate": ("L1-dcache-load-misses", "cache-references", 1),
+    "l1i-cache-miss-rate": ("L1-icache-load-misses", "instructions", 1),
+    "cache-miss-rate": ("cache-misses", "cache-references", 1),
+    "llc-miss-rate": ("LLC-load-misses", "LLC-loads", 1),
+    "branch-miss-rate": ("branch-misses", "branches", 1),
+    "dtlb-miss-rate": ("dTLB-load-misses", "dTLB-loads", 1),
+    "itlb-miss-rate": ("iTLB-load-misses", "iTLB-loads", 1),
+    "backend-stall-rate": ("stalled-cycles-backend", "cycles", 100),
+    "frontend-stall-rate": ("stalled-cycles-frontend", "cycles", 100),
+    "context-switches-sec": ("context-switches", None, 1),
+    "cpu-migrations-sec": ("cpu-migrations", None, 1),
+    "instructions-sec": ("instructions", None, Fraction(1, 10**6)),
+    "cycles-sec": ("cycles", None, Fraction(1, 10**9)),
+}
+
+
+def records(text):
+    """The records of perf, as {key: text}, grouped by interval in their order: {time: [record]}."""
+    found = {}
+    for line in text.split("\n"):
+        record = {key: json.loads(value) if value[0] == '"' else value for key, value in FIELD.findall(line)}
+        if "interval" in record:
+            found.setdefault(Fraction(record["interval"]), []).append(record)
+    return found
+
+
+def place_of(record, topology):
+    """Breakouts of a record's place."""
+    if "cpu" in record:
+        return topology.get(record["cpu"], {"cpu": record["cpu"]})
+    names = {"core": ("package", "die", "core"), "die": ("package", "die"), "socket": ("package",), "node": ("node",)}
+    for key, breakouts in names.items():
+        if key in record:
+            return dict(zip(breakouts, re.findall("[0-9]+", record[key])))
+    return {}
+
+
+def count_of(record):
+    """The count of a record, None where it was not counted."""
+    text = record["counter-value"]
+    if text.startswith("<"):
+        return None
+    count = Fraction(text)
+    return count if 0 <= count < 2**63 else None
+
+
+def perf_stat(text, topology=None):
+    """The samples of `perf stat --json`; topology: breakouts per CPU, as text."""
+    outputs = records(text)
+    when = intervals(outputs)
+    every = [record for found in outputs.values() for record in found if "event" in record]
+    counted = {EVENTS[record["event"]][:3] for record in every if not record["counter-value"].startswith("<")}
+    is_hybrid = len({pmu for _, _, pmu in counted} - {""}) > 1
+    expected = Expected()
+    all_instances = {}
+    before = Fraction(0)
+    for time, found in outputs.items():
+        counts, running, instances = {}, {}, {}
+        for record in found:
+            if "event" not in record:
+                continue
+            name, modifiers, pmu, instance = EVENTS[record["event"]]
+            counter = name, modifiers, pmu if is_hybrid else ""
+            where = tuple(sorted(place_of(record, topology or {}).items()))
+            count, share = count_of(record), Fraction(record.get("pcnt-running", "-1"))
+            at_place = counts.setdefault(where, {})
+            if instance:
+                taken = instances.setdefault((where, counter), {})
+                at_place.setdefault(counter, None)
+            else:
+                taken = at_place
+            key = instance or counter
+            if taken.get(key) is not None:
+                continue
+            taken[key] = count
+            if count is not None and 0 <= share <= 100:
+                running[counter] = min(share, running.get(counter, share))
+        for (where, counter), counted_here in instances.items():
+            known = all_instances.setdefault((where, counter), set())
+            complete = known <= set(counted_here) and None not in counted_here.values()
+            if known <= set(counted_here):
+                known.update(counted_here)
+            counts[where][counter] = sum(counted_here.values()) if complete else None
+            if not complete:
+                running.pop(counter, None)
+        for where, at_place in counts.items():
+            for (name, modifiers, device), count in at_place.items():
+                if count is not None:
+                    metric_type = f"{name}:{modifiers}" if modifiers else name
+                    expected.add(metric_type, {**dict(where), **({"device": device} if device else {})}, when[time], count)
+            for metric_type, (numerator, denominator, factor) in DERIVED.items():
+                modifiers = {event[1] for event in counted if event[0] == numerator}
+                if denominator:
+                    modifiers &= {event[1] for event in counted if event[0] == denominator}
+                if "" not in modifiers and len(modifiers) != 1:
+                    continue
+                chosen = "" if "" in modifiers else modifiers.pop()
+                for device in {event[2] for event in at_place}:
+                    over = at_place.get((numerator, chosen, device))
+                    under = at_place.get((denominator, chosen, device)) if denominator else time - before
+                    if over is not None and under:
+                        names = {**dict(where), **({"device": device} if device else {})}
+                        expected.add(metric_type, names, when[time], over / under * factor, derived=True)
+        for (name, modifiers, device), share in running.items():
+            names = {"counter": f"{name}:{modifiers}" if modifiers else name, **({"device": device} if device else {})}
+            expected.add("counter-running", names, when[time], Fraction(float(share)))
+        before = time
+    return expected.series
+
+
+# --- turbostat's table
+
+# column: (type without its prefix, what it is a property of); CorWatt: of an Intel CPU
+COLUMNS = {
+    "Busy%": ("cpu-busy-pct", "cpu"),
+    "%Busy": ("cpu-busy-pct", "cpu"),
+    "Avg_MHz": ("cpu-freq-avg-mhz", "cpu"),
+    "Bzy_MHz": ("cpu-busy-freq-mhz", "cpu"),
+    "IPC": ("ipc", "cpu"),
+    "IRQ": ("irq", "cpu"),
+    "SMI": ("smi", "cpu"),
+    "POLL%": ("poll-pct", "cpu"),
+    "C1_ACPI%": ("c1-acpi-pct", "cpu"),
+    "CPU%c1": ("cpu-c1-pct", "cpu"),
+    "CPU%c6": ("cpu-c6-pct", "core"),
+    "CoreTmp": ("core-temp-celsius", "core"),
+    "CoreThr": ("core-throttle", "core"),
+    "PkgTmp": ("package-temp-celsius", "package"),
+    "Pkg%pc6": ("pkg-pc6-pct", "package"),
+    "CorWatt": ("core-power-watt", "package"),
+    "PkgWatt": ("package-power-watt", "package"),
+    "RAMWatt": ("ram-power-watt", "package"),
+    "UncMHz": ("uncore-freq-mhz", "package"),
+    "UMHz0.0": ("uncore-freq-mhz", "package"),
+    "UMHz1.0": ("uncore-freq-mhz", "package"),
+    "SysWatt": ("system-power-watt", "system"),
+}
+TIME = "Time_Of_Day_Seconds"
+PLACES = ("Package", "Die", "Core", "CPU")
+
+
+def table_blocks(text):
+    """The intervals of a table that has a summary row in each: [[{column: text}]]"""
+    blocks, header = [], []
+    for line in text.split("\n"):
+        fields = line.rstrip("\r").split("\t")
+        if not line.strip() or "\t" not in line:
+            continue
+        if fields[0][:1].isalpha() and fields[0] != "-":
+            header = fields
+            continue
+        row = dict(zip(header, fields))
+        if row["CPU"] == "-":
+            blocks.append([])
+        blocks[-1].append(row)
+    return blocks
+
+
+def turbostat(text, ends, epoch):
+    """The samples of a table; ends: the end of each interval in seconds where the rows do not tell; epoch: of time 0, in seconds."""
+    blocks = table_blocks(text)
+    if not ends:
+        ends = [Fraction(rows[0][TIME]) - epoch for rows in blocks]
+    when = intervals(ends)
+    rows_with_place = [row for rows in blocks for row in rows if row["CPU"] != "-"]
+    cores, carried = {}, set()
+    for row in rows_with_place:
+        cores.setdefault((row.get("Package", "0"), row.get("Die", "0"), row.get("Core")), set()).add(int(row["CPU"]))
+        carried |= {COLUMNS[column][0] for column, value in row.items() if column in COLUMNS and value}
+    expected = Expected()
+    for rows, end in zip(blocks, ends):
+        for row in rows:
+            values = {}
+            for column, value in row.items():
+                if column in COLUMNS and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value.strip()):
+                    values.setdefault(COLUMNS[column], []).append(Fraction(value.strip()))
+            package, die, core, cpu = row.get("Package", "0"), row.get("Die", "0"), row.get("Core"), row["CPU"]
+            for (metric_type, scope), found in values.items():
+                if cpu == "-":
+                    if scope != "system" and metric_type in carried:
+                        continue
+                    names = {}
+                elif scope == "package":
+                    names = {"package": package}
+                elif core is None:
+                    names = {"package": package, "die": die, "cpu": cpu}
+                elif scope == "core":
+                    names = {"package": package, "die": die, "core": core}
+                else:
+                    thread = sorted(cores[package, die, core]).index(int(cpu))
+                    names = {"package": package, "die": die, "core": core, "thread": str(thread), "cpu": cpu}
+                mean = sum(found) / len(found)
+                expected.add(f"turbostat:{metric_type}", names, when[end], mean, derived=len(found) > 1)
+    return expected.series
+
+
+# --- toplev
+
+NODES = {
+    "Frontend_Bound": "frontend-bound", "Bad_Speculation": "bad-speculation", "Backend_Bound": "backend-bound", "Retiring": "retiring",
+    "Backend_Bound.Memory_Bound": "memory-bound", "Backend_Bound.Core_Bound": "core-bound", "MUX": "mux",
+    "Backend_Bound.Memory_Bound.DRAM_Bound": "dram-bound", "Backend_Bound.Memory_Bound.L1_Bound": "l1-bound",
+    "Bad_Speculation.Branch_Mispredicts": "branch-mispredicts", "Frontend_Bound.Fetch_Latency.ITLB_Misses": "itlb-misses",
+    "Retiring.Light_Operations.FP_Arith": "fp-arith", "Info.Thread.IPC": "ipc", "Info.System.CPU_Utilization": "cpu-utilization",
+}  # fmt: skip
+PERF_NODES = {
+    "%  frontend_bound": "frontend-bound", "%  bad_speculation": "bad-speculation", "%  backend_bound": "backend-bound",
+    "%  tma_retiring": "retiring", "%  backend_bound_memory": "memory-bound", "percent of slots  backend_bound_cpu": "core-bound",
+    "%  smt_contention": "smt-contention", "%  tma_dram_bound": "dram-bound",
+}  # fmt: skip
+
+
+def cpus_of(text):
+    """Breakouts of the CPUs column."""
+    words = {"S": "package", "C": "core", "T": "thread", "CPU": "cpu"}
+    return {words[word]: value for word, value in re.findall(r"(CPU|S|C|T)([0-9]+)", text)}
+
+
+def toplev_csv(text, header=None):
+    """The samples of `toplev.py -x,`; header: of an output that has none."""
+    lines = [line for line in text.split("\n") if line.strip() and not line.startswith(("#", "SUMMARY"))]
+    lines = [header, *lines] if header else lines
+    rows = list(csv.DictReader(lines, delimiter=";" if ";" in lines[0] else ","))
+    when = intervals(dict.fromkeys(Fraction(row["Timestamp"]) for row in rows))
+    expected = Expected()
+    for row in rows:
+        if row["Unit"].strip().startswith("%") and row["Value"] not in ("", "nan"):
+            value = Fraction(row["Value"])
+            place = cpus_of(row.get("CPUs") or "")
+            expected.add(f"toplev:{NODES[row['Area']]}", place, when[Fraction(row["Timestamp"])], Fraction(float(value)))
+    return expected.series
+
+
+def toplev_json(text):
+    """The samples of perf's metric groups."""
+    outputs = records(text)
+    when = intervals(outputs)
+    expected = Expected()
+    for time, found in outputs.items():
+        for record in found:
+            if record.get("metric-unit") in PERF_NODES and "nan" not in record["metric-value"]:
+                place = place_of(record, {})
+                value = Fraction(float(record["metric-value"]))
+                expected.add(f"toplev:{PERF_NODES[record['metric-unit']]}", place, when[time], value)
+        shares = [Fraction(float(r["pcnt-running"])) for r in found if "pcnt-running" in r and r["counter-value"] != "<not supported>"]
+        if shares:
+            expected.add("toplev:mux", {}, when[time], min(shares))
+    return expected.series
