@@ -20,11 +20,9 @@ Record = dict[str, Any]
 
 LONGEST_DROPPED = 0.002  # seconds; two times that round to one millisecond are closer
 RECORD_START = '{"interval"'
-EVENT_KEY = '"event" : "'
-UNCOUNTED = '"counter-value" : "<'
+UNCOUNTED = ("<not counted>", "<not supported>")
 
 _COMMA_BEFORE_BRACE = re.compile(r",\s*}\s*$")
-_EVENT = re.compile(EVENT_KEY + '([^"]*)"')
 _BARE_NAN = re.compile(r'("\s*:\s*)-?(?:nan|inf)\b')
 
 
@@ -101,7 +99,7 @@ class Block(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What one quick pass over an output tells before the records are read.
+    """What one pass over an output tells before its records are counted.
 
     times: of its intervals; events: per event name, as perf spells it, whether it was ever counted; tail_damage: what
     is wrong with the output's end, "" where it is whole.
@@ -116,43 +114,21 @@ def survey(raw: RawFile) -> Survey:
     """Read through an output for its times, event names and the state of its end."""
     times = Times()
     events: dict[str, bool] = {}
-    known_head = last_line = ""
-    for piece in raw.pieces():
-        lines = piece.count("\n") + 1
-        # the common case: one interval all through, with everything counted
-        if (
-            known_head
-            and piece.startswith(known_head + ",")
-            and piece.count(f"\n{known_head},") == lines - 1
-            and piece.count(EVENT_KEY) == lines
-            and UNCOUNTED not in piece
-        ):
-            events.update(dict.fromkeys(_EVENT.findall(piece), True))
-            last_line = piece[piece.rfind("\n") + 1 :]
-            continue
-        for line in piece.split("\n"):
-            if not line:
-                continue
-            last_line = line
-            head = line[: line.find(",")]
-            if head != known_head:
-                record = _record_or_none(line)
-                if record is None or not is_time(record.get("interval")):
-                    continue
-                # where something stands before the interval, this cannot tell one from the next
-                known_head = head if '"interval"' in head else ""
-                times.add(float(record["interval"]))
-            start = line.find(EVENT_KEY)
-            if start >= 0:
-                start += len(EVENT_KEY)
-                event = line[start : line.find('"', start)]
-            elif '"event"' in line:
-                event = str((_record_or_none(line) or {}).get("event"))
-            else:
-                continue
-            if not events.get(event):
-                events[event] = UNCOUNTED not in line
-    return Survey(times, events, raw.damage or _line_damage(last_line, raw.last_line_cut))
+    records = _Records(raw, "", Log())
+    time = -1.0
+    for run in records.runs(with_readings=True):
+        if run.time != time:
+            time = run.time
+            times.add(time)
+        seen = [(reading[6], reading[4] in UNCOUNTED) for reading in run.readings if reading[6]]
+        seen += [(record["event"], record.get("counter-value") in UNCOUNTED) for record in run.records if _has_event(record)]
+        for event, is_uncounted in dict.fromkeys(seen):
+            events[event] = events.get(event, False) or not is_uncounted
+    return Survey(times, events, raw.damage or _line_damage(records.last_line, raw.last_line_cut))
+
+
+def _has_event(record: Record) -> bool:
+    return isinstance(record.get("event"), str)
 
 
 def _record_or_none(line: str) -> Record | None:
@@ -180,7 +156,8 @@ class _Run(NamedTuple):
 class _Records:
     """The records of an output; what cannot be read is counted in the log by line.
 
-    lines_lost: whether a line could not be read since this was last set to False.
+    lines_lost: whether a line could not be read since this was last set to False; last_line: the last of those read that
+    is not empty.
     """
 
     def __init__(self, raw: RawFile, subtool: str, log: Log) -> None:
@@ -188,12 +165,14 @@ class _Records:
         self._subtool = subtool
         self._log = log
         self.lines_lost = False
+        self.last_line = ""
 
     def runs(self, with_readings: bool) -> Iterator[_Run]:
         """All records in their order; a run ends where a line is lost."""
         number = 1
         for piece in self._raw.pieces():
             found = readings(piece) if with_readings else []
+            self.last_line = piece.rstrip("\n").rpartition("\n")[2] or self.last_line
             if found:
                 line = number
                 for time, group in groupby(found, itemgetter(0)):

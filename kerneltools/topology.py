@@ -8,16 +8,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+MOST_CPUS = 1 << 20  # a list that names more is damaged
 CPU_DIRECTORY = Path("sys/devices/system/cpu")
 
 
 def cpu_list(text: str) -> list[int]:
-    """The CPUs of a kernel CPU list ("0-2,8"), ascending; raises ValueError on anything else."""
+    """The CPUs of a kernel CPU list ("0-2,8"), ascending; raises ValueError on anything else, and above MOST_CPUS."""
     cpus: set[int] = set()
     for part in text.strip().split(","):
         first, dash, last = part.partition("-")
-        cpus.update(range(int(first), int(last if dash else first) + 1))
+        begin, end = int(first), int(last if dash else first)
+        if not 0 <= begin <= end < MOST_CPUS:
+            raise ValueError(f"{part} is no range of CPUs")
+        cpus.update(range(begin, end + 1))
     return sorted(cpus)
+
+
+def _number(text: str | None) -> str | None:
+    """The text of a number that is known: digits, and not the kernel's -1 for what firmware does not tell."""
+    return text if text and re.fullmatch("[0-9]{1,9}", text) else None
 
 
 def _read(directory: Path, *names: str) -> str | None:
@@ -40,20 +49,20 @@ def read(data_directory: Path) -> dict[int, dict[str, str]]:
     for cpu_directory in (data_directory / CPU_DIRECTORY).glob("cpu[0-9]*"):
         match = re.fullmatch(r"cpu([0-9]+)", cpu_directory.name)
         topology = cpu_directory / "topology"
-        core = _read(topology, "core_id")
+        core = _number(_read(topology, "core_id"))
         if not match or core is None:
             continue
         cpu = int(match.group(1))
-        package = _read(topology, "physical_package_id")
-        die = _read(topology, "die_id")
+        package = _number(_read(topology, "physical_package_id"))
+        die = _number(_read(topology, "die_id"))
         try:
             threads = cpu_list(_read(topology, "core_cpus_list", "thread_siblings_list") or str(cpu))
             thread = threads.index(cpu)
         except ValueError:
             thread = 0
         names[cpu] = {
-            "package": "0" if package in (None, "", "-1") else str(package),
-            "die": "0" if die in (None, "", "-1") else str(die),
+            "package": package or "0",
+            "die": die or "0",
             "core": core,
             "thread": str(thread),
             "cpu": str(cpu),

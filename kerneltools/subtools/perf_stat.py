@@ -15,7 +15,7 @@ from kerneltools.catalogue import SECONDS, Metric
 from kerneltools.clock import Interval, Timeline, start_of_counting
 from kerneltools.log import Log, shown
 from kerneltools.perf_event import Event, parse_event, place, place_names, split_events
-from kerneltools.perf_json import Block, Reading, Record, as_record
+from kerneltools.perf_json import UNCOUNTED, Block, Reading, Record, as_record
 from kerneltools.publication import Publication, Row, Value, significant
 from kerneltools.rawfile import RawFile
 from kerneltools.run import Run
@@ -31,7 +31,6 @@ GREATEST_COUNT = 2**63
 DECIMALS = 6
 PERCENT = 100
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
-UNCOUNTED = ("<not counted>", "<not supported>")
 
 Counter = tuple[str, str]  # metric type and device ("" but on machines with several kinds of core)
 Place = tuple[str, str]  # perf's key and value
@@ -378,7 +377,9 @@ class _Reader:
             if seen != self._counters.taking_turns[text]:
                 self._log.lost(SUBTOOL, "counts of several events under one name, one of them missing", shown(text))
                 for turn in range(seen):
-                    counts.values[where, self._counters.of(text, turn)[0]] = None
+                    counter, _ = self._counters.of(text, turn)
+                    counts.values[where, counter] = None
+                    counts.running.pop(counter, None)
 
     def _sum(self, slot: Slot, instances: dict[str, Value | None], lines_lost: bool) -> Value | None:
         """What the instances of a PMU counted together; None where a part is missing, for half a sum is a number that

@@ -117,6 +117,12 @@ def read_value(text: str, metric: Metric) -> Value | None:
     return value
 
 
+def _is_printed(text: str) -> bool:
+    """Whether a field holds a value or what turbostat prints for one that it does not have, rather than nothing or garbage."""
+    text = text.strip()
+    return bool(text and (_NUMBER.fullmatch(text) or _UNMEASURED.fullmatch(text)))
+
+
 class _Places:
     """The breakouts of every place, from the rows, then the topology snapshot; `learn` all places before asking for names."""
 
@@ -267,7 +273,7 @@ class _Survey:
         fields, where = row.fields, row.where
         for entry in found.sought[:]:
             index, column = entry
-            if index < len(fields) and fields[index].strip() and self.places.can_attribute(where, column.scopes[0]):
+            if index < len(fields) and self.places.can_attribute(where, column.scopes[0]) and _is_printed(fields[index]):
                 self.carried.add(column.type)
                 found.sought.remove(entry)
 
@@ -306,7 +312,7 @@ class _Survey:
 def _stands(row: Row, indices: list[int]) -> bool:
     """Whether any of these columns has something on the row."""
     fields = row.fields
-    return any(index < len(fields) and fields[index].strip() for index in indices)
+    return any(index < len(fields) and _is_printed(fields[index]) for index in indices)
 
 
 def _collection_interval(environment: dict[str, str]) -> float:
