@@ -8,7 +8,8 @@ about CELLS cells. Of each column a curve keeps the mean (weighted by duration),
 the least and the greatest value; a run with fewer intervals is kept as it is.
 
 Each type has a folded curve (its series added or averaged in each interval, as its default-aggregation says) and one
-curve for each series. Samples wait in a buffer of some intervals and go into the curves from there, many at a time.
+curve for each series. Samples wait in a buffer, a row for each of some intervals, and go into the curves from there,
+many at a time.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from __future__ import annotations
 import math
 import traceback
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from math import nan
 from operator import mul
 from typing import Union
 
 from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval
+from kerneltools.sink import items
 
 COLUMNS = 400  # of a curve; more than a chart has pixels
 CELLS = 300_000  # of all curves of one kind, of 8 bytes each
 BAND_COLUMNS = 100  # least and greatest values are kept where there is room for so many of them
 BUFFERED = 100_000  # values that wait to go into curves
-ROWS = 8  # that wait for their series' buffers
 BREAKS = 100  # holes of the whole output that may begin a new column
 
 Value = Union[int, float]
@@ -142,11 +144,11 @@ class Curve:
 class SeriesCurve:
     """One series: its breakouts and its curve (None: it began late, when there were too many already)."""
 
-    __slots__ = ("begun", "curve", "names", "values")
+    __slots__ = ("begun", "curve", "names", "number")
 
-    def __init__(self, names: dict[str, str]) -> None:
+    def __init__(self, number: int, names: dict[str, str]) -> None:
+        self.number = number
         self.names = names
-        self.values = array("d")  # the buffer
         self.begun = False
         self.curve: Curve | None = None
 
@@ -177,20 +179,18 @@ class TypeCurves:
         """Begin the fold anew, in the columns of that axis."""
         self.folded, self.lowest, self.highest = (Curve(axis.stride, axis.has_bands) for _ in range(3))
 
-    def fold(self, buffers: list[array[float]]) -> tuple[array[float], array[float], array[float]]:
-        """The fold of buffers of equal length in each interval, the least, and the greatest value of them."""
-        if len(buffers) == 1:
-            return buffers[0], buffers[0], buffers[0]
+    def fold(self, rows: Iterable[Sequence[float]]) -> tuple[array[float], array[float], array[float]]:
+        """The fold of the series' values in each interval, the least, and the greatest value of them; nan is no value."""
         folded, least, greatest = array("d"), array("d"), array("d")
-        for row in zip(*buffers):
+        for row in rows:
+            series = number = len(row)
             total = sum(row)
-            number = len(row)
             if total != total:
                 row = [value for value in row if value == value]  # noqa: PLW2901
                 total = sum(row)
                 number = len(row)
                 self.partial += self.sums and number > 0
-            if number == 0 or (self.sums and number < len(buffers)):
+            if number == 0 or (self.sums and number < series):
                 folded.append(nan)
             else:
                 folded.append(total if self.sums else total / number)
@@ -223,8 +223,8 @@ class Curves:
         self._begins = array("q")
         self._ends = array("q")
         self._behind_hole: list[bool] = []
-        self._rows: list[array[float]] = []  # the last intervals of the buffer, where rows come
-        self._row_numbers: Sequence[int] = ()
+        self._rows: list[array[float]] = []  # the buffer: of each interval the values of all series, by their numbers
+        self._in_order: Sequence[int] = ()  # the numbers of all series, as row gets them
         self._end = -1
         self._ordinal = -1
 
@@ -238,7 +238,7 @@ class Curves:
         of = self.types.get(published_type)
         if of is None:
             of = self.types[published_type] = TypeCurves(metric, published_type, unit)
-        self._series.append(SeriesCurve(names))
+        self._series.append(SeriesCurve(len(self._series), names))
         of.series.append(self._series[-1])
 
     def sample(self, number: int, interval: Interval, begin: int, value: Value) -> None:
@@ -246,14 +246,11 @@ class Curves:
         if self.fault:
             return
         try:
-            if self._rows:
-                self._leave_rows()
             if interval.end != self._end:
                 self._next(interval)
-            values = self._series[number].values
-            if begin != self._begins[-1] or len(values) != self._place:
-                self._fill(values, begin, value)
-            values.append(value)
+            self._row_of(self._place)[number] = value
+            if begin < self._begins[-1]:
+                self._reach(number, begin, value)
         except Exception:
             self.fault = traceback.format_exc()
 
@@ -267,42 +264,35 @@ class Curves:
         if self.fault:
             return
         try:
-            if self._row_numbers is not numbers or len(self._rows) >= ROWS:
-                self._leave_rows()
-            self._next(interval)  # which may leave them, too
-            self._row_numbers = numbers
-            self._rows.append(array("d", values))
-            if reaching:
-                self._leave_rows()
+            if interval.end != self._end:
+                self._next(interval)
+            if numbers is self._in_order or tuple(numbers) == tuple(range(len(self._series))):
+                self._in_order = numbers
+                self._rows[-1] = array("d", values)
+            else:
+                row = self._row_of(self._place)
+                for number, value in zip(numbers, values):
+                    row[number] = value
             for number, begin, value in reaching:
-                place, buffered = self._place - 1, self._series[number].values
-                while place >= 0 and self._ends[place] >= begin:
-                    buffered[place] = value
-                    place -= 1
+                self._reach(number, begin, value)
         except Exception:
             self.fault = traceback.format_exc()
 
-    def _leave_rows(self) -> None:
-        """Put the rows that wait into their series' buffers."""
-        first = len(self._ends) - len(self._rows)
-        for number, values in zip(self._row_numbers, zip(*self._rows)):
-            buffered = self._series[number].values
-            if len(buffered) < first:
-                buffered.extend([nan] * (first - len(buffered)))
-            buffered.extend(values)
-        self._rows = []
-        self._row_numbers = ()
+    def _row_of(self, place: int) -> array[float]:
+        """The row of an interval in the buffer, with a place for each series."""
+        row = self._rows[place]
+        if len(row) < len(self._series):
+            row.extend([nan] * (len(self._series) - len(row)))
+        return row
 
-    def _fill(self, values: array[float], begin: int, value: Value) -> None:
-        """Fill a series' buffer up to the present interval: where its sample reaches back, with the sample's value."""
+    def _reach(self, number: int, begin: int, value: Value) -> None:
+        """Have the present sample of a series begin earlier."""
         place = self._place
-        if begin < self._begins[place] and (place == 0 or self._ends[place - 1] < begin):
-            self._begins[place] = begin  # the output lacks the intervals between
+        if place == 0 or self._ends[place - 1] < begin:
+            self._begins[place] = min(begin, self._begins[place])  # the output lacks the intervals between
         while place > 0 and self._ends[place - 1] >= begin:
             place -= 1
-        del values[place:]  # holes of rows
-        values.extend([nan] * (place - len(values)))
-        values.extend([value] * (self._place - len(values)))
+            self._row_of(place)[number] = value
 
     def _next(self, interval: Interval) -> None:
         if self.intervals == 1:  # as a rule all series are known by now
@@ -313,6 +303,7 @@ class Curves:
             if len(self._ends) >= self._buffer_length:
                 self._drain(len(self._ends) - self._reach_back)
         self._behind_hole.append(self._ordinal >= 0 and interval.ordinal - self._ordinal - 1 > self._reach_back)
+        self._rows.append(array("d", [nan]) * len(self._series))
         self._begins.append(interval.begin)
         self._ends.append(interval.end)
         self._place = len(self._ends) - 1
@@ -322,31 +313,48 @@ class Curves:
 
     def _drain(self, intervals: int) -> None:
         """Move so many intervals from the buffer into the curves."""
-        self._leave_rows()
         begins, ends, behind_hole = self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals]
         durations = [end - begin + 1 for begin, end in zip(begins, ends)]
         pieces = self.axis.extend(begins, ends, behind_hole)
-        series_pieces = self.series_axis.extend(begins, ends, behind_hole)
+        rows = [self._row_of(place) for place in range(len(self._rows))]
         for of in self.types.values():
-            buffers = []
             for series in of.series:
-                if not series.begun:
-                    if not series.values:
-                        continue
+                if not series.begun and any(row[series.number] == row[series.number] for row in rows):
                     self._begin(series, of)
-                series.values.extend([nan] * (intervals - len(series.values)))
-                values = series.values[:intervals]
-                del series.values[:intervals]
-                buffers.append(values)
-                if series.curve is not None:
-                    series.curve.extend(series_pieces, values, durations)
-            if buffers and of.folded is not None and of.lowest is not None and of.highest is not None:
-                folded, least, greatest = of.fold(buffers)
+        del rows[intervals:]
+        for of in self.types.values():
+            if of.folded is not None and of.lowest is not None and of.highest is not None:
+                pick = items([series.number for series in of.begun()])
+                folded, least, greatest = of.fold(map(pick, rows))
                 of.folded.extend(pieces, folded, durations)
                 of.lowest.extend(pieces, least, durations)
                 of.highest.extend(pieces, greatest, durations)
-        del self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals]
+        self._extend_series(self.series_axis.extend(begins, ends, behind_hole), rows, durations)
+        del self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals], self._rows[:intervals]
         self._drained += intervals
+
+    def _extend_series(self, pieces: list[Piece], rows: list[array[float]], durations: list[int]) -> None:
+        """Continue the curves of single series."""
+        if self.series_axis.stride == 1:
+            for series, values in zip(self._series, zip(*rows)):
+                if series.curve is not None:
+                    series.curve.extend(pieces, values, durations)
+            return
+        for column, first, stop in pieces:
+            block, weights = rows[first:stop], durations[first:stop]
+            duration = sum(weights)
+            weighted = map(sum, zip(*(map(mul, row, repeat(weight)) for row, weight in zip(block, weights))))
+            least: Iterable[float] = block[0]
+            greatest: Iterable[float] = block[0]
+            if self.series_axis.has_bands and len(block) > 1:
+                least, greatest = map(min, *block), map(max, *block)
+            for series, total, low, high in zip(self._series, weighted, least, greatest):
+                if series.curve is None:
+                    continue
+                if total == total:
+                    series.curve.add(column, duration, total, low, high)
+                else:  # a nan: intervals without a value
+                    series.curve.extend([(column, 0, len(block))], [row[series.number] for row in block], weights)
 
     def _begin(self, series: SeriesCurve, of: TypeCurves) -> None:
         """A series has its first values in the buffer."""

@@ -313,7 +313,7 @@ def test_memory_is_that_of_the_columns_not_of_the_run():
     of.series(METRIC, "type", "", {})
     for ordinal in range(200_000):
         of.sample(0, Interval(ordinal * 10 + 1, ordinal * 10 + 10, 0.01, ordinal), ordinal * 10 + 1, ordinal)
-        assert len(of._series[0].values) <= 10 * curves.COLUMNS
+        assert len(of._rows) <= 10 * curves.COLUMNS
     of.finish()
     assert len(of.axis.ends) == len(of.types["type"].folded.means) == 400
     assert of.types["type"].folded.greatest[-1] == 199_999

@@ -43,7 +43,7 @@ def published(rows, intervals, by_row, max_rows, toolbox=""):
         tempfile.TemporaryDirectory() as directory,
         mock.patch.dict(os.environ, TOOLBOX_HOME=toolbox),
         mock.patch.multiple(sink.MetricFiles.__init__, __defaults__=(max_rows,)),
-        mock.patch.multiple(curves, BUFFERED=40, ROWS=3),
+        mock.patch.multiple(curves, BUFFERED=40),
     ):
         log = Log()
         publication = Publication(Path(directory), "perf-stat", CATALOGUE, log)
