@@ -12,7 +12,7 @@ the other, and the summary has the last one's (turbostat.c, sum_counters).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Callable, NamedTuple
 
 from kerneltools.clock import LAST_EPOCH
@@ -28,6 +28,7 @@ READING_TIME = 0.005  # seconds between two rows of one interval where nothing e
 _NAME = re.compile(r"[A-Za-z%][^\t:,=()]*")
 _WORD = re.compile(r"\S+")
 _WHOLE = re.compile(r"-?[0-9]+\.[0-9]{2}")  # a number that turbostat printed to its end: "%.2f"
+_NO_ROW = re.compile(r"^[^0-9\-\n].*$", re.MULTILINE)
 _PLACE = re.compile(r"[0-9]{1,7}")
 
 Fields = list[str]
@@ -113,36 +114,145 @@ class Row(NamedTuple):
     follows_header: bool
 
 
+class Form:
+    """The places of a block's rows in their order, the summary first. Most blocks have the form of the one before, and then
+    their rows need not be looked at one by one."""
+
+    def __init__(self, header: Header, places: list[Where], topologies: list[Fields]) -> None:
+        self.header = header
+        self.places = places
+        self.topologies = topologies  # the fields that tell the places
+
+    @classmethod
+    def of(cls, block: Block) -> Form | None:
+        """The form of a block; None where it has none that could be known again."""
+        if block.summary is None:
+            return None
+        header = block.summary.header
+        rows = [block.summary, *block.rows.values()]
+        if header.time < 0 or not header.has_topology or any(row.header is not header for row in rows):
+            return None
+        return cls(header, [row.where for row in rows], [row.fields[header.topology] for row in rows])
+
+
+class Alike(NamedTuple):
+    """Rows of a form that is known: their fields and times, and the number of their first line."""
+
+    form: Form
+    fields: list[Fields]
+    times: list[float]
+    line: int
+    follows_header: bool
+
+    def rows(self) -> list[Row]:
+        """The rows one by one."""
+        header, first = self.form.header, self.line
+        return [
+            Row(where, time, header, fields, first + place, self.follows_header and place == 0)
+            for place, (where, time, fields) in enumerate(zip(self.form.places, self.times, self.fields))
+        ]
+
+
 class Block:
-    """The rows of one interval: the summary, and by CPU (or whatever tells them apart) the others in turbostat's order."""
+    """The rows of one interval: the summary, and by CPU (or whatever tells them apart) the others in turbostat's order.
 
-    __slots__ = ("lines_lost", "rows", "summary", "time")
+    alike: the same rows at once, where the block has a form that is known.
+    """
 
-    def __init__(self, lines_lost: bool) -> None:
-        self.summary: Row | None = None
-        self.rows: dict[object, Row] = {}
-        self.time: float | None = None
+    __slots__ = ("_rows", "_summary", "alike", "lines_lost", "time")
+
+    def __init__(self, lines_lost: bool, alike: Alike | None = None) -> None:
+        self._summary: Row | None = None
+        self._rows: dict[object, Row] = {}
+        self.alike = alike
+        self.time: float | None = alike.times[0] if alike is not None else None
         self.lines_lost = lines_lost  # whether lines before or within it could not be read
+
+    @property
+    def summary(self) -> Row | None:
+        """The summary's row."""
+        self._look_at_each()
+        return self._summary
+
+    @property
+    def rows(self) -> dict[object, Row]:
+        """The other rows."""
+        self._look_at_each()
+        return self._rows
 
     @property
     def line(self) -> int:
         """The number of its first line."""
-        first = self.summary or next(iter(self.rows.values()))
+        if self.alike is not None:
+            return self.alike.line
+        first = self._summary or next(iter(self._rows.values()))
         return first.line
 
     def add(self, row: Row) -> None:
         """Take a row. The interval ends when the last CPU was read, which is the summary's time."""
+        self._look_at_each()
+        self.alike = None
         if row.where is MACHINE:
-            self.summary = row
+            self._summary = row
             self.time = row.time
             return
-        self.rows[_identity(row.where)] = row
-        if row.time is not None and (self.time is None or (self.summary is None and row.time > self.time)):
+        self._rows[_identity(row.where)] = row
+        if row.time is not None and (self.time is None or (self._summary is None and row.time > self.time)):
             self.time = row.time
+
+    def _look_at_each(self) -> None:
+        if self.alike is not None and self._summary is None:
+            self._summary, *rows = self.alike.rows()
+            self._rows = {_identity(row.where): row for row in rows}
 
 
 def _identity(where: Where) -> object:
     return where if where.cpu is None else where.cpu
+
+
+def _closed(block: Block, before: float | None, distance: float) -> tuple[float, float | None]:
+    """The distance between a block that is complete and the one before it, and its time; what they were where it has none."""
+    if block.time is None:
+        return distance, before
+    return block.time - before if before is not None and block.time > before else distance, block.time
+
+
+class _Lines:
+    """The lines of an output, with a look at those that follow; number: of the line that was last given, from 1."""
+
+    def __init__(self, raw: RawFile) -> None:
+        self._pieces = raw.pieces()
+        self._lines: list[str] = []
+        self._position = 0
+        self.number = 0
+
+    def next(self) -> str | None:
+        """The next line, None at the end."""
+        if self._position == len(self._lines) and not self._read():
+            return None
+        line = self._lines[self._position]
+        self._position += 1
+        self.number += 1
+        return line
+
+    def peek(self, count: int) -> list[str]:
+        """The lines that follow, as many as there are up to that number."""
+        while len(self._lines) - self._position < count and self._read():
+            pass
+        return self._lines[self._position : self._position + count]
+
+    def skip(self, count: int) -> None:
+        """Pass so many lines that were looked at."""
+        self._position += count
+        self.number += count
+
+    def _read(self) -> bool:
+        piece = next(self._pieces, None)
+        if piece is None:
+            return False
+        self._lines = self._lines[self._position :] + piece.split("\n")
+        self._position = 0
+        return True
 
 
 def read_time(text: str) -> float | None:
@@ -167,42 +277,57 @@ class Table:
         self._headers: dict[str, Header] = {}  # all of the output: one that is cut is completed from a whole one
         self._cut_line = 0  # number of a last line without its line feed
         self._lines_lost = False
+        self._form: Form | None = None  # of the last block that was not of a known one
         self._find_headers()
         self.has_short_rows = False  # rows with fewer fields than columns
 
     def blocks(self, log: Log) -> Iterator[Block]:
         """The intervals in the output's order; what cannot be read is counted in `log` by line."""
+        self._form = None
         block: Block | None = None
         before: float | None = None  # time of the block before
         distance = 0.0
-        for row in self._rows(log):
-            if block is not None and self._is_repeated(row, block):
-                log.lost(self._subtool, "a second row of one place in one interval is not published", f"line {row.line}")
-                continue
-            if block is None or self._begins_block(row, block, distance):
+        for found in self._rows(log):
+            rows: Iterable[Row] = (found,) if isinstance(found, Row) else ()
+            if isinstance(found, Alike):
+                # it begins with a summary, and so begins a block
                 if block is not None:
-                    if block.time is not None:
-                        if before is not None and block.time > before:
-                            distance = block.time - before
-                        before = block.time
+                    distance, before = _closed(block, before, distance)
                     yield block
-                block = Block(self._lines_lost)
-                self._lines_lost = False
-            elif row.where is MACHINE:
-                log.note(self._subtool, "rows beside the summary's that do not say where they belong are not published", f"line {row.line}")
-                continue
-            block.add(row)
-            if self._lines_lost:
-                block.lines_lost = True
-                self._lines_lost = False
+                    block = None
+                if not 0 < distance < 2 * (max(found.times) - found.times[0]):
+                    block = Block(self._lines_lost, found)
+                    self._lines_lost = False
+                    continue
+                rows = found.rows()
+            for row in rows:
+                if block is not None and self._is_repeated(row, block):
+                    log.lost(self._subtool, "a second row of one place in one interval is not published", f"line {row.line}")
+                    continue
+                if block is None or self._begins_block(row, block, distance):
+                    if block is not None:
+                        distance, before = _closed(block, before, distance)
+                        if block.alike is None:
+                            self._form = Form.of(block)
+                        yield block
+                    block = Block(self._lines_lost)
+                    self._lines_lost = False
+                elif row.where is MACHINE:
+                    what = "rows beside the summary's that do not say where they belong are not published"
+                    log.note(self._subtool, what, f"line {row.line}")
+                    continue
+                block.add(row)
+                if self._lines_lost:
+                    block.lines_lost = True
+                    self._lines_lost = False
         if block is not None:
             yield block
 
     def _find_headers(self) -> None:
         lines = 0
-        for line in self._raw.lines():
-            lines += 1
-            if line[:1] not in "0123456789-":
+        for piece in self._raw.pieces():
+            lines += piece.count("\n") + 1
+            for line in _NO_ROW.findall(piece):
                 self._header(line)
         self._cut_line = lines if self._raw.last_line_cut else 0
 
@@ -225,16 +350,24 @@ class Table:
             return later > READING_TIME
         return not self.has_short_rows
 
-    def _rows(self, log: Log) -> Iterator[Row]:
+    def _rows(self, log: Log) -> Iterator[Row | Alike]:
         header: Header | None = None
         follows_header = False
-        for number, line in enumerate(self._raw.lines(), 1):
+        lines = _Lines(self._raw)
+        while (line := lines.next()) is not None:
+            number = lines.number
             if header is not None:
                 if line == header.line:
                     if follows_header:
                         self._lose(log, "headers without a row", number, line)
                     follows_header = True
                     continue
+                if self._form is not None and self._form.header is header:
+                    alike = self._alike(self._form, line, lines, follows_header)
+                    if alike is not None:
+                        yield alike
+                        follows_header = False
+                        continue
                 fields = header.split(line)
                 where = header.places.get(tuple(fields[header.topology])) if header.has_topology else None
                 if where is not None and len(fields) <= len(header.names) and number != self._cut_line:
@@ -255,6 +388,25 @@ class Table:
             if row is not None:
                 header, follows_header = row.header, False
                 yield row
+
+    def _alike(self, form: Form, line: str, lines: _Lines, follows_header: bool) -> Alike | None:
+        """The rows from this line on, where they have that form; they are taken from `lines` then."""
+        header, first = form.header, lines.number
+        fields = line.split("\t")
+        if fields[header.topology] != form.topologies[0] or first <= self._cut_line < first + len(form.places):
+            return None
+        following = lines.peek(len(form.places) - 1)
+        all_fields = [fields, *(text.split("\t") for text in following)]
+        if [one[header.topology] for one in all_fields] != form.topologies or max(map(len, all_fields)) > len(header.names):
+            return None
+        try:
+            times = [float(one[header.time]) for one in all_fields]
+        except (ValueError, IndexError):
+            return None
+        if not all(0 < time < LAST_EPOCH for time in times):
+            return None
+        lines.skip(len(following))
+        return Alike(form, all_fields, times, first, follows_header)
 
     def _header(self, line: str) -> Header | None:
         """The header that the line is; None where it is none."""

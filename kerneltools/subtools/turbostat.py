@@ -23,7 +23,7 @@ from kerneltools.publication import Row as PublishedRow
 from kerneltools.rawfile import RawFile
 from kerneltools.run import Run
 from kerneltools.sink import items
-from kerneltools.turbostat_table import LEADING, MACHINE, Block, Header, Row, Table, Where
+from kerneltools.turbostat_table import LEADING, MACHINE, Alike, Block, Form, Header, Row, Table, Where
 
 SUBTOOL = "turbostat"
 OUTPUTS = ("turbostat-stdout.txt",)
@@ -243,6 +243,8 @@ class _Survey:
             if len(self._early) < FEW:
                 self._early.append(block.time)
             self.times.add(block.time)
+        if block.alike is not None and self._is_known(block.alike):
+            return
         if block.summary is not None:
             self.found(block.summary.header)
         for row in block.rows.values():
@@ -255,6 +257,14 @@ class _Survey:
         self._count_packages(block)
         if not self.split_scope:
             self._settle_split(block)
+
+    def _is_known(self, alike: Alike) -> bool:
+        """Whether a block has nothing to tell that the block whose form it has did not."""
+        if not self.split_scope or alike.form.places[1:2] == [] or alike.form.places[1].package is None:
+            return False
+        return not any(
+            index < len(fields) and fields[index] for index, _ in self.found(alike.form.header).sought for fields in alike.fields[1:]
+        )
 
     @property
     def first(self) -> float | None:
@@ -427,6 +437,10 @@ class _Sampler:
         self._published = PublishedRow([])
         self._quick: dict[tuple[str, Where, int], _Quick | None] = {}
         self._shape: list[tuple[int, ...]] = []  # of the block before: its rows' series
+        # a form of blocks, and how their rows are taken, if they are as long
+        self._form: Form | None = None
+        self._quicks: list[_Quick] = []
+        self._lengths: list[int] = []
         # of the row at hand: series that have a value; of the block, the values
         self._numbers: list[int] = []
         self._sampled: list[Value] = []
@@ -434,6 +448,11 @@ class _Sampler:
 
     def publish(self, block: Block, interval: Interval) -> None:
         """Publish what a block holds."""
+        if block.alike is not None:
+            values = self._at_once(block.alike)
+            if values is not None:
+                self._publication.publish(self._published, interval, values)
+                return
         self._sampled = []
         shape = []
         rows: Iterable[Row] = block.rows.values()
@@ -452,6 +471,39 @@ class _Sampler:
             self._shape = shape
             self._published = PublishedRow([*chain.from_iterable(shape)])
         self._publication.publish(self._published, interval, self._sampled)
+        self._learn(block.alike)
+
+    def _learn(self, alike: Alike | None) -> None:
+        """Keep how the rows of a form are taken, if each has gone the quick way or will."""
+        self._form, self._quicks = None, []
+        if alike is None or not self._published.is_distinct:
+            return
+        keys = [(alike.form.header.line, where, len(fields)) for where, fields in zip(alike.form.places, alike.fields)]
+        quicks = [self._quick.get(key) for key in keys]
+        known = [quick for quick in quicks if quick is not None]
+        if len(known) == len(quicks) and [quick.numbers for quick in known] == self._shape:
+            self._form, self._quicks = alike.form, known
+            self._lengths = [len(fields) for fields in alike.fields]
+
+    def _at_once(self, alike: Alike) -> list[Value] | None:
+        """The values of a block of the form that was learnt; None where one of them needs a closer look."""
+        if alike.form is not self._form or [len(fields) for fields in alike.fields] != self._lengths:
+            return None
+        texts: list[str] = []
+        for quick, fields in zip(self._quicks, alike.fields):
+            for index in quick.empty:
+                if fields[index]:
+                    return None
+            texts += quick.pick(fields)
+        values = list(map(self._values.get, texts))
+        if None in values:
+            columns = chain.from_iterable(quick.columns for quick in self._quicks)
+            for place, (text, column) in enumerate(zip(texts, columns)):
+                if values[place] is None:
+                    if not _PLAIN.fullmatch(text):
+                        return None
+                    values[place] = self._keep(text, read_value(text, column.metric))
+        return values
 
     def _make_quick(self, row: Row) -> _Quick | None:
         """The quick way for rows like this one; None where there is none."""
@@ -539,9 +591,13 @@ class _Sampler:
             if text.strip():
                 self._log.note(SUBTOOL, "values that turbostat did not have", f"line {row.line}: {column.type} {shown(text)!r}")
         elif value >= 0:
-            if len(self._values) >= KNOWN_VALUES:
-                self._values.clear()
-            self._values[text] = value
+            self._keep(text, value)
+        return value
+
+    def _keep(self, text: str, value: Value) -> Value:
+        if len(self._values) >= KNOWN_VALUES:
+            self._values.clear()
+        self._values[text] = value
         return value
 
     def _make_plan(self, row: Row) -> _Plan:
