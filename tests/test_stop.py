@@ -773,6 +773,26 @@ def affinity_of_xz(stand_in, tmp_path):
     return lambda: set(re.findall(r"Cpus_allowed_list:\s*(\S+)", told.read_text()))
 
 
+@pytest.mark.parametrize(("files", "threads", "at_once"), [(1, 16, 1), (3, 5, 3), (40, 1, 16)])
+def test_compression_takes_bounded_memory_on_many_cpus(house, stand_in, tmp_path, files, threads, at_once):
+    """On 384 CPUs: each xz's threads, and how many xz run at the same time."""
+    work = tmp_path / "work"
+    work.mkdir()
+    stand_in("nproc", "echo 384")
+    stand_in(
+        "xz",
+        f"cd {shlex.quote(str(work))}; : >at-work.$$; ls -d at-work.* | wc -l >>counts; printf '%s\\n' \"$@\" | grep ^-T >>threads\n"
+        "sleep 0.2; rm at-work.$$; echo packed",
+    )
+    house.subtool("toy", OBEDIENT, bash="output 'more.*'")
+    house.start("toy")
+    for number in range(files - 1):
+        (house.data / f"more.{number}").write_text("counted\n")
+    assert house.stop().rc == 0
+    assert set((work / "threads").read_text().split()) == {f"-T{threads}"}
+    assert max(map(int, (work / "counts").read_text().split())) == at_once
+
+
 def own_affinity():
     return re.search(r"Cpus_allowed_list:\s*(\S+)", Path("/proc/self/status").read_text())[1]
 
