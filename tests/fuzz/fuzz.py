@@ -47,10 +47,6 @@ ENVIRONMENTS = (
 CPUS = {cpu: (0, 0, cpu // 2, f"{cpu & ~1}-{cpu | 1}") for cpu in range(4)}
 
 
-def _plain_open(path: str, mode: str, preset: int = 0):
-    return open(path, mode)
-
-
 def _directory_in_memory() -> Path:
     """A directory of this process's own; what others left is removed, for libFuzzer ends a process without a last word."""
     memory = Path("/dev/shm")
@@ -80,7 +76,7 @@ class Harness:
             (directory / "postprocess").mkdir()
             self._directories.append(directory)
         # compression and the files beside the output cost more than all else, and are not what is looked at
-        sink.lzma = types.SimpleNamespace(**{**vars(lzma), "open": _plain_open})
+        sink.lzma = types.SimpleNamespace(**{**vars(lzma), "compress": lambda data, preset: data})
         catalogue.load = functools.lru_cache(catalogue.load)
         topology.read = functools.lru_cache(topology.read)
 
