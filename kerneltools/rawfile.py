@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from kerneltools.background import Background
 
 READ_BYTES = 1 << 16
 STEP_BYTES = 1 << 18  # what the decompressor gives at a time
@@ -69,15 +70,15 @@ def _archive_bytes(path: Path) -> Iterator[bytes]:
 
 def _ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The same bytes, each piece made in a thread while its predecessor is worked on: the decompressor needs no interpreter lock."""
-    with ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, pieces, None)
-        while True:
-            piece = following.result()
-            if piece is None:
-                return
-            following = thread.submit(next, pieces, None)
+    background = Background()
+    try:
+        following = background.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = background.submit(next, pieces, None)
             for start in range(0, len(piece), READ_BYTES):
                 yield piece[start : start + READ_BYTES]
+    finally:
+        background.close()
 
 
 def _plain_bytes(path: Path) -> Iterator[bytes]:
@@ -106,7 +107,8 @@ class _Rest:
             self._size += len(piece)
         if self._size > 2 * LONGEST_LINE:
             whole = b"".join(self._pieces)
-            self._pieces = [whole[:LONGEST_LINE], whole[-LONGEST_LINE // 2 :]]
+            # with a byte between that no line has: it is not to be read as one
+            self._pieces = [whole[:LONGEST_LINE], b"\0", whole[-LONGEST_LINE // 2 :]]
             self._size = sum(map(len, self._pieces))
 
     def take(self) -> bytes:

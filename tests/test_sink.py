@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from kerneltools import archive
 from kerneltools import sink as sink_module
 from kerneltools.sink import BuiltinSink, MetricFiles, open_sink, remove_stale, toolbox_sink
 
@@ -276,7 +277,7 @@ def test_every_file_is_compressed_cheaply(any_sink, tmp_path, monkeypatch):
     for package in "012":
         metrics.sample(metrics.series(IPC, {"package": package}), 1, 10, 1.5)
     metrics.finish()
-    assert presets == [sink_module.LZMA_PRESET] * 6
+    assert presets == [archive.LZMA_PRESET] * 6
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "builtin"])
@@ -511,15 +512,15 @@ class FullDisk:
 
     def __init__(self, monkeypatch, good_writes):
         self.left = good_writes
-        append = sink_module._Compressor._append
+        append = archive._Blocks.append
 
-        def append_or_fail(file, data):
+        def append_or_fail(blocks, data):
             if self.left <= 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self.left -= 1
-            return append(file, data)
+            return append(blocks, data)
 
-        monkeypatch.setattr(sink_module._Compressor, "_append", staticmethod(append_or_fail))
+        monkeypatch.setattr(archive._Blocks, "append", append_or_fail)
 
 
 @pytest.mark.parametrize("good_writes", [0, 1, 2, 3])
