@@ -9,7 +9,7 @@ others' metrics are published.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -66,10 +66,12 @@ def publish_all(run: Run, output: Path) -> list[Published]:
         if limit > 1:
             for other in present:
                 if other not in running and len(running) < limit:
-                    running[other] = _start(run, other, found[other], output)
-            outcome = _outcome(running.pop(subtool), subtool, output)
-        else:
-            outcome = _publish(run, subtool, raw, output)
+                    started = _start(run, other, found[other], output)
+                    if started is None:
+                        limit = len(running)
+                    else:
+                        running[other] = started
+        outcome = _outcome(running.pop(subtool), subtool, output) if subtool in running else _publish(run, subtool, raw, output)
         run.log.add(outcome[1])
         present.remove(subtool)
         if outcome[0] is not None:
@@ -93,6 +95,9 @@ def _publish(run: Run, subtool: str, raw: RawFile, output: Path) -> Outcome:
         publication.abandon()
         _say_why(run.log, subtool, error)
         return None, run.log
+    except BaseException:  # interrupted
+        publication.abandon()
+        raise
 
 
 def _say_why(log: Log, subtool: str, error: Exception) -> None:
@@ -101,18 +106,30 @@ def _say_why(log: Log, subtool: str, error: Exception) -> None:
         traceback.print_exc()
 
 
-def _start(run: Run, subtool: str, raw: RawFile, output: Path) -> _Process:
+def _start(run: Run, subtool: str, raw: RawFile, output: Path) -> _Process | None:
+    """A process for one input; None where there may be no more."""
     context = multiprocessing.get_context("fork")  # the others would read what this one has read once more
-    receiver, sender = context.Pipe(duplex=False)
+    try:
+        receiver, sender = context.Pipe(duplex=False)
+    except OSError:
+        return None
     process = context.Process(target=_send, args=(sender, run, subtool, raw, output, os.getpid()), daemon=True)
-    process.start()
-    sender.close()
+    try:
+        process.start()
+    except OSError:
+        receiver.close()
+        return None
+    finally:
+        sender.close()
     return _Process(process, receiver)
 
 
 def _send(sender: Connection, run: Run, subtool: str, raw: RawFile, output: Path, parent: int) -> None:
     # without the parent it is in vain, and would change a directory that may be another's by then
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # where there is no such call
+        import ctypes  # noqa: PLC0415  (some Pythons are built without it)
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent's traceback is enough

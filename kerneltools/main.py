@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
 import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from kerneltools import compare, inputs, page, sink
@@ -119,10 +122,39 @@ def main(arguments: list[str]) -> int:
     directory = _directory(arguments)
     if directory is None:
         return 2
-    log = Log()
     output = directory / POSTPROCESS
     try:
         output.mkdir(exist_ok=True)
+        with _alone(output):
+            return _post_process(directory, output)
+    except OSError as error:
+        return _unwritable(output, error)
+
+
+def _unwritable(output: Path, error: OSError) -> int:
+    _error(f"{shown(str(output))} cannot be written: {error}")
+    return 1
+
+
+@contextlib.contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """Hold off other post-processings of the same directory; the kernel does so no longer than this process lives."""
+    descriptor = os.open(output, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print("NOTE: waiting for another post-processing of this directory", flush=True)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _post_process(directory: Path, output: Path) -> int:
+    log = Log()
+    try:
         (output / SUMMARY_FILE).unlink(missing_ok=True)  # before the files that it names
         sink.remove_stale(output)
         page.remove_stale(output)
@@ -131,14 +163,12 @@ def main(arguments: list[str]) -> int:
         write_summary_file(published, output)
     except OSError as error:
         log.write()
-        _error(f"{shown(str(output))} cannot be written: {error}")
-        return 1
+        return _unwritable(output, error)
     write_page(run, published, output)
     rows = [row for one in published for row in one.summary]
     try:
         log.write()
-        print("\n".join(table(rows)) if rows else _nothing(directory))
-        sys.stdout.flush()
+        print("\n".join(table(rows)) if rows else _nothing(directory), flush=True)
     except OSError as error:  # the metrics are complete, only their table finds no reader
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python tries once more when it ends)
         _error(f"what was published cannot be printed: {error}")

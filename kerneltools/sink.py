@@ -743,6 +743,6 @@ def _remove(directory: Path, *patterns: str) -> None:
     # descriptors first: rows alone are not looked at
     for path in sorted(found, key=lambda path: (".json" not in path.suffixes, path)):
         if path.is_symlink() or not path.is_dir():
-            path.unlink()
+            path.unlink(missing_ok=True)
         elif path.name.startswith(PRIVATE_PREFIX):
             shutil.rmtree(path, ignore_errors=True)

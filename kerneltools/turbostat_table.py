@@ -210,6 +210,11 @@ def _identity(where: Where) -> object:
     return where if where.cpu is None else where.cpu
 
 
+def _is_early(row: Row, block: Block, before: float | None) -> bool:
+    """Whether a row was read before the block's interval began, at the time of the block before: it is of another."""
+    return row.time is not None and block.time is not None and before is not None and row.time <= before < block.time
+
+
 def _closed(block: Block, before: float | None, distance: float) -> tuple[float, float | None]:
     """The distance between a block that is complete and the one before it, and its time; what they were where it has none."""
     if block.time is None:
@@ -295,7 +300,9 @@ class Table:
                     distance, before = _closed(block, before, distance)
                     yield block
                     block = None
-                if not 0 < distance < 2 * (max(found.times) - found.times[0]):
+                late = 0 < distance < 2 * (max(found.times) - found.times[0])
+                early = before is not None and min(found.times) <= before < found.times[0]
+                if not late and not early:
                     block = Block(self._lines_lost, found)
                     self._lines_lost = False
                     continue
@@ -312,6 +319,10 @@ class Table:
                         yield block
                     block = Block(self._lines_lost)
                     self._lines_lost = False
+                elif _is_early(row, block, before):
+                    log.lost(self._subtool, "rows with a time before their interval are not published", f"line {row.line}")
+                    self._lines_lost = True
+                    continue
                 elif row.where is MACHINE:
                     what = "rows beside the summary's that do not say where they belong are not published"
                     log.note(self._subtool, what, f"line {row.line}")
@@ -372,9 +383,10 @@ class Table:
                 where = header.places.get(tuple(fields[header.topology])) if header.has_topology else None
                 if where is not None and len(fields) <= len(header.names) and number != self._cut_line:
                     time = read_time(fields[header.time]) if header.time >= 0 else None
-                    yield Row(where, time, header, fields, number, follows_header)
-                    follows_header = False
-                    continue
+                    if time is not None or header.time < 0:
+                        yield Row(where, time, header, fields, number, follows_header)
+                        follows_header = False
+                        continue
             # any line that is not plainly a row of a place that is known already
             if not line or line.isspace():
                 continue
@@ -464,6 +476,10 @@ class Table:
         elif len(fields) < len(header.names):
             self.has_short_rows = True
         time = read_time(fields[header.time]) if 0 <= header.time < len(fields) else None
+        if time is None and header.time >= 0:
+            # of which interval it is nobody knows
+            self._lose(log, "rows whose time cannot be read", number, line)
+            return None
         return Row(where, time, header, fields, number, follows_header)
 
     def _whole(self, cut: Header, columns: int) -> Header | None:

@@ -3,15 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several inputs in one run: published side by side where there are cores, and none costs another its metrics."""
 
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
-from conftest import start_time
-from perf_output import process, run_of, write_clock, write_output
+from conftest import REPO, start_time
+from perf_output import block, process, read_back, run_of, write_clock, write_output
 
-from kerneltools import inputs
+from kerneltools import archive, inputs
 from kerneltools.subtools import perf_stat, turbostat
 
 SUBTOOLS = ("perf-stat", "turbostat")
@@ -144,3 +148,50 @@ def test_a_reader_that_fails_says_why(both, cores, monkeypatch, capsys):
     assert done.rc == 1
     assert "WARNING: perf-stat: nothing is published: OSError: the disk does not answer" in done.log
     assert_turbostat_is_whole(done)
+
+
+def no_process(*arguments, **options):
+    raise BlockingIOError("a limit on processes")
+
+
+def no_thread(*arguments):
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("limit", ["processes", "pipes", "threads", "all"])
+def test_where_no_process_or_thread_may_be_started_all_is_published(both, monkeypatch, limit):
+    monkeypatch.setattr(inputs, "cores", lambda: 2)
+    if limit in ("processes", "all"):
+        monkeypatch.setattr(os, "fork", no_process)
+    if limit == "pipes":
+        monkeypatch.setattr(multiprocessing.get_context("fork"), "Pipe", no_process)
+    if limit in ("threads", "all"):
+        monkeypatch.setattr(threading.Thread, "start", no_thread)
+        monkeypatch.setattr(archive, "_compressor", archive._Compressor())
+    done = process(both, BOTH)
+    assert done.rc == 0
+    assert done.metrics.samples("ipc") == [(1, 1000, 1.5), (1001, 2000, 2)]
+    assert_turbostat_is_whole(done)
+
+
+def test_without_the_call_that_ties_a_process_to_its_parent_all_is_published(both, monkeypatch):
+    monkeypatch.setattr(inputs, "cores", lambda: 2)
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    assert process(both, BOTH).rc == 0
+
+
+def test_two_post_processings_of_one_directory_take_turns(both):
+    write_output(both, [line for second in range(1, 3000) for line in block(float(second), {"instructions": 6, "cycles": 4})])
+    write_clock(both, 0, 2999)
+    command = [sys.executable, REPO / "kerneltools-post-process", both]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], said
+    assert read_back(both, BOTH).samples("ipc") == [(1, 2_999_000, 1.5)]
+
+
+def test_a_closed_standard_output_is_no_loss(both):
+    closed = ["bash", "-c", '"$0" "$1" >&-', REPO / "kerneltools-post-process", both]
+    done = subprocess.run(closed, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read_back(both, BOTH).samples("ipc") == [(1, 1000, 1.5), (1001, 2000, 2)]

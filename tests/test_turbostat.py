@@ -726,6 +726,27 @@ def test_wherever_it_is_cut_no_value_is_invented(publish, cut):
         assert {float(value) for _, _, value in rows} <= written, f"{desc['type']} {names}"
 
 
+@pytest.mark.parametrize("time", ["\0" * 40, "x", f"{EPOCH + 2}.000000", "3.000000"])
+def test_a_row_whose_time_is_not_of_its_interval_is_lost(publish, time):
+    """A crash leaves zeros: over cpu 1 of second 2, all of second 3 and the time of its cpu 1."""
+    header = f"{T}\tPackage\tCore\tCPU\tBusy%\n"
+    places = enumerate(("-\t-\t-", "0\t0\t0", "0\t1\t1"))
+    texts = [f"\t{place}\t%d.0{number}\n" for number, place in places]
+    rows = {second: [f"{EPOCH + second}.000000{text % second}" for text in texts] for second in (1, 2, 3, 4, 5)}
+    damaged = f"{time}\t0\t1\t1\t3.02\n"
+    text = header + "".join([*rows[1], *rows[2][:2], damaged, *rows[4], *rows[5]])
+    if time == f"{EPOCH + 2}.000000":  # whole second 2, and of second 3 a row that says it was read before
+        text = header + "".join([*rows[1], *rows[2], *rows[3][:2], damaged, *rows[4], *rows[5]])
+    outcome = publish(text, interval=1)
+    assert outcome.rc == 1
+    found = {
+        names["cpu"]: [(begin - EPOCH * 1000, end - EPOCH * 1000, float(value)) for begin, end, value in samples]
+        for names, samples in outcome.of("cpu-busy-pct")
+    }
+    assert [value for _, _, value in found["1"]] == ([1.02, 2.02] if len(time) == 17 else [1.02]) + [4.02, 5.02]
+    assert found["0"][:2] == [(1, 1000, 1.01), (1001, 2000, 2.01)]
+
+
 # --- the catalogue
 
 
