@@ -40,21 +40,23 @@ def repo():
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder of schemas and recordings: $KERNELTOOLS_SHARED, else ../shared beside the repository."""
+    """The folder of tools that some tests build: $KERNELTOOLS_SHARED, else ../shared beside the repository."""
     folder = Path(os.environ.get("KERNELTOOLS_SHARED") or REPO.parent / "shared")
-    if not (folder / "schemas").is_dir():
-        pytest.skip(f"no folder of schemas and recordings at {folder} (KERNELTOOLS_SHARED can name another)")
+    if not (folder / "tools").is_dir():
+        pytest.skip(f"no folder of tools at {folder} (KERNELTOOLS_SHARED can name another)")
     return folder
 
 
 @pytest.fixture(scope="session")
-def schemas(shared):
-    return shared / "schemas"
+def schemas():
+    """JSON schemas of the crucible family, and what CDM accepts."""
+    return REPO / "tests" / "schemas"
 
 
 @pytest.fixture(scope="session")
-def recordings(shared):
-    return shared / "recordings"
+def recordings():
+    """What real perfs and a real toplev wrote."""
+    return REPO / "tests" / "recordings"
 
 
 @pytest.fixture(scope="session")
