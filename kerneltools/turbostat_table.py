@@ -15,7 +15,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Callable, NamedTuple
 
+from kerneltools import limits
 from kerneltools.clock import LAST_EPOCH
+from kerneltools.limits import Distinct
 from kerneltools.log import Log, shown
 from kerneltools.rawfile import RawFile
 
@@ -99,6 +101,8 @@ class Header:
                 if any(text != "-" for text in texts):
                     return None
                 where = MACHINE
+            limits.check(len(self.places), limits.MOST_PLACES, "places")
+            limits.check(sum(map(len, key)), limits.LONGEST_NAME, "characters in the name of a place")
             self.places[key] = where
         return where
 
@@ -233,8 +237,9 @@ class _Lines:
 
     def next(self) -> str | None:
         """The next line, None at the end."""
-        if self._position == len(self._lines) and not self._read():
-            return None
+        while self._position == len(self._lines):
+            if not self._read():
+                return None
         line = self._lines[self._position]
         self._position += 1
         self.number += 1
@@ -255,6 +260,9 @@ class _Lines:
         piece = next(self._pieces, None)
         if piece is None:
             return False
+        if self._position == len(self._lines) and piece.isspace():
+            self.number += piece.count("\n") + 1
+            return True
         self._lines = self._lines[self._position :] + piece.split("\n")
         self._position = 0
         return True
@@ -280,6 +288,7 @@ class Table:
         self._subtool = subtool
         self._is_column = is_column
         self._headers: dict[str, Header] = {}  # all of the output: one that is cut is completed from a whole one
+        self._columns = Distinct(limits.MOST_HEADERS, "headers")
         self._cut_line = 0  # number of a last line without its line feed
         self._lines_lost = False
         self._form: Form | None = None  # of the last block that was not of a known one
@@ -338,7 +347,7 @@ class Table:
         lines = 0
         for piece in self._raw.pieces():
             lines += piece.count("\n") + 1
-            for line in _NO_ROW.findall(piece):
+            for line in dict.fromkeys(_NO_ROW.findall(piece)):
                 self._header(line)
         self._cut_line = lines if self._raw.last_line_cut else 0
 
@@ -366,6 +375,8 @@ class Table:
         follows_header = False
         lines = _Lines(self._raw)
         while (line := lines.next()) is not None:
+            if not line or line.isspace():
+                continue
             number = lines.number
             if header is not None:
                 if line == header.line:
@@ -388,8 +399,6 @@ class Table:
                         follows_header = False
                         continue
             # any line that is not plainly a row of a place that is known already
-            if not line or line.isspace():
-                continue
             found = self._header(line)
             if found is not None:
                 if follows_header:
@@ -441,6 +450,7 @@ class Table:
         if header.is_damaged:
             return None
         self._headers[line] = header
+        self._columns.add({tuple(names)})
         return header
 
     def _row(self, line: str, number: int, header: Header | None, follows_header: bool, log: Log) -> Row | None:
