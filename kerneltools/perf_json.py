@@ -184,8 +184,12 @@ class _Records:
         """All records in their order; a run ends where a line is lost."""
         number = 1
         for piece in self._raw.pieces():
-            found = readings(piece) if with_readings else []
+            if piece.isspace():
+                self.last_line = piece.rpartition("\n")[2] or self.last_line
+                number += piece.count("\n") + 1
+                continue
             self.last_line = piece.rstrip("\n").rpartition("\n")[2] or self.last_line
+            found = readings(piece) if with_readings else []
             if found:
                 line = number
                 for time, group in groupby(found, itemgetter(0)):
@@ -245,7 +249,8 @@ class _Gathered:
     def add(self, run: _Run) -> None:
         """Take a run; readings stay such as long as there is nothing else."""
         self._size += run.size
-        limits.check(len(self.records) + len(self.readings), limits.MOST_RECORDS, "records in one interval")
+        together = len(self.records) + len(self.readings) + len(run.records) + len(run.readings)
+        limits.check(together, limits.MOST_RECORDS, "records in one interval")
         limits.check(self._size, limits.MOST_TEXT, "characters in one interval")
         if run.readings and not self.records:
             self.readings += run.readings
