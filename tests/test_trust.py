@@ -129,7 +129,8 @@ def test_a_postprocess_that_becomes_a_link_meanwhile_is_not_followed(data_dir, e
 
     assert main.main([str(data_dir)]) == 0
     assert untouched(elsewhere)
-    assert {"kernel.html", "post-process-data.json", "metric-data-perf-stat.json.xz"} <= {path.name for path in (data_dir / "moved").iterdir()}
+    written = {path.name for path in (data_dir / "moved").iterdir()}
+    assert {"kernel.html", "post-process-data.json", "metric-data-perf-stat.json.xz"} <= written
 
 
 def test_a_metric_file_is_new_or_is_not_written(tmp_path, elsewhere):
@@ -416,7 +417,8 @@ def hostile_metrics():
 
 def hostile_toplev():
     quoted = HOSTILE.replace("\n", " ").replace("\r", " ")
-    rows = [f"1.0,{area},{value},{unit}" for area in ("Retiring", f"Retiring.{quoted}") for value in ("5", quoted) for unit in ("% s", quoted)]
+    areas, values, units = ("Retiring", f"Retiring.{quoted}"), ("5", quoted), ("% s", quoted)
+    rows = [f"1.0,{area},{value},{unit}" for area in areas for value in values for unit in units]
     return [f"{quoted}", "Timestamp,Area,Value,Unit", *rows, f"1.0,Retiring,5,%,{quoted}", *HOSTILE.split("\n"), "# end"]
 
 
