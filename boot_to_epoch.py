@@ -81,8 +81,10 @@ def recording_of(directory: Path, last_sample: Decimal | None, notes: list[str])
 
     last_sample: the recording's time of its last sample, which was taken when the recording ended; used where the offset is not known.
     """
-    run = Run(directory, Log())
+    log = Log()
+    run = Run(directory, log)
     environment = run.environment
+    notes += [line.partition(": ")[2] for line in log.lines() if line.startswith("WARNING: ")]
     if not environment:
         raise Unknown(f"{directory / ENVIRONMENT} cannot be read: name the data directory of a run with --dir, or give --sys-boot-time")
     begin, end = (Decimal(str(run.clock[key])) if (key := (SUBTOOL, moment)) in run.clock else None for moment in ("begin", "end"))
@@ -144,6 +146,12 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
+def say(notes: list[str]) -> None:
+    """Print remarks for whoever is at the terminal."""
+    for note in notes:
+        print(f"NOTE: {note}", file=sys.stderr)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit 0: converted; 1: it cannot be told; 2: usage."""
     options = parser()
@@ -166,10 +174,10 @@ def main(arguments: list[str] | None = None) -> int:
             times = ("" if moment is None else str(in_recording(recording, moment).quantize(NANOSECOND)) for moment in window)
             print("perf report --time", ",".join(times))
     except Unknown as reason:
+        say(notes)
         print(f"ERROR: {reason}", file=sys.stderr)
         return 1
-    for note in notes:
-        print(f"NOTE: {note}", file=sys.stderr)
+    say(notes)
     return 0
 
 

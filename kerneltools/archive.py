@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from threading import BoundedSemaphore
 from typing import Any, BinaryIO, TextIO
 
+from kerneltools import files
 from kerneltools.background import Background
 
 # Measured on 400 000 rows of 400 series (Python 3.11): preset 0 costs 1.1 us a row, 1 costs 1.8, lzma's default 23;
@@ -110,7 +111,7 @@ class _Archive(io.RawIOBase):
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self._file = open(path, "wb")  # noqa: SIM115  (closed by close)
+        self._file = files.create(path)
         self._blocks = _Blocks(self._file)
         self._unfinished: deque[Future[None]] = deque()
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from kerneltools.log import Log, shown
+from kerneltools import files, limits
+from kerneltools.log import TEXT_SHOWN, Log, shown
 
 CLOCK_FILE = "kerneltools-clock.txt"
+MOST_MOMENTS = 1000  # that it tells of; there are two of each subtool
 LAST_EPOCH = 1e11  # seconds; a clock that shows more is none
 LONGEST_RUN = 3e8  # seconds, nine years: no collector counts longer
 PLAUSIBLE_OPENING = 5.0  # seconds a collector may take from its launch until it counts, before the log mentions it
@@ -35,19 +37,18 @@ class Interval(NamedTuple):
 def read_clock(data_directory: Path, log: Log) -> dict[tuple[str, str], float]:
     """The clock file as {(subtool, "begin" or "end"): seconds since the epoch}; a missing file is an empty one."""
     clock: dict[tuple[str, str], float] = {}
-    try:
-        lines = (data_directory / CLOCK_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return clock
-    for line in lines:
+    for line in files.read_or_say(data_directory, log, CLOCK_FILE).splitlines():
         words = line.split()
         try:
             subtool, moment, text = words
             epoch = float(text)
-            if moment not in ("begin", "end") or not 0 < epoch < LAST_EPOCH:
+            if moment not in ("begin", "end") or not 0 < epoch < LAST_EPOCH or len(subtool) > TEXT_SHOWN:
                 raise ValueError
         except ValueError:
             log.note(CLOCK_FILE, "a line that is no '<subtool> begin|end <epoch>' is ignored", shown(line))
+            continue
+        if len(clock) >= MOST_MOMENTS and (subtool, moment) not in clock:
+            log.lost(CLOCK_FILE, f"what it says beyond {MOST_MOMENTS} moments is ignored", shown(line))
             continue
         if moment == "begin":
             clock.pop((subtool, "end"), None)  # an earlier collection's
@@ -158,6 +159,7 @@ class Times:
         if time > self.last:
             self._times.append(time)
             self._overtaken = []
+            limits.check(len(self._times), limits.MOST_INTERVALS, "intervals")
             return
         overtaken = self._overtaken or self._times[-2:-1] or (0.0,)
         if overtaken[-1] < time < self.last:

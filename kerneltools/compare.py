@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import sys
 from array import array
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from kerneltools import catalogue, rawfile
-from kerneltools.log import Log, shown
+from kerneltools import catalogue, files, rawfile
+from kerneltools.log import Log, cell, shown
 from kerneltools.run import ENVIRONMENT, Run
 
 POSTPROCESS = "postprocess"
@@ -33,6 +33,9 @@ SERIES_SHOWN = 40
 NAMES_SHOWN = 20
 GREATEST = 1e150  # a value whose square is still a number
 LAST_MS = 10**14  # a time beyond that is none
+MOST_ROWS = 2_000_000  # of a metric file; the indexer takes some 1.6 million
+LONGEST_ROW = 200
+MOST_TEXT = 128 << 20  # of the descriptors of a metric file
 CONSTANT = 1e-9  # a spread below this part of the mean is rounding
 
 Identity = tuple[str, tuple[tuple[str, str], ...]]  # type and breakouts
@@ -148,17 +151,21 @@ class MetricsOfRun:
         self.numbers: dict[str, int] = {}  # of series of a type
         self.damaged: list[str] = []
         output = directory / POSTPROCESS
-        prefixes = sorted({path.name.split(".")[0] for path in output.glob("metric-data-*.json*")})
-        if not prefixes and not (output / "post-process-data.json").is_file():
+        try:
+            there = files.entries(directory, POSTPROCESS)
+        except FileNotFoundError:
+            there = []
+        prefixes = sorted({name.split(".")[0] for name in there if fnmatchcase(name, "metric-data-*.json*")})
+        if not prefixes and "post-process-data.json" not in there:
             raise CannotRead(f"{shown(str(directory))} was not post-processed: run kerneltools-post-process on it first")
-        files: dict[str, dict[str, _Described]] = {}
+        of_files: dict[str, dict[str, _Described]] = {}
         for prefix in prefixes:
             try:
-                files[prefix] = _descriptors(output, prefix)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                self.damaged.append(f"{prefix}: its descriptors cannot be read: {shown(str(error)) or type(error).__name__}")
+                of_files[prefix] = _descriptors(output, prefix)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                self.damaged.append(f"{shown(prefix)}: its descriptors cannot be read: {files.reason(error) or type(error).__name__}")
         steps: dict[str, _Steps] = {}
-        for described in files.values():
+        for described in of_files.values():
             for of in described.values():
                 self.series[of.identity] = Figures()
                 self.labels[of.identity] = of.label
@@ -167,7 +174,7 @@ class MetricsOfRun:
                     self.folded[of.type] = self.series[of.identity]
                 else:
                     steps[of.type] = _Steps(of.sums)
-        for prefix, described in files.items():
+        for prefix, described in of_files.items():
             self._read(output, prefix, described, steps)
         for metric_type, rows in steps.items():
             self.folded[metric_type] = rows.figures()
@@ -175,13 +182,18 @@ class MetricsOfRun:
     def _read(self, output: Path, prefix: str, described: dict[str, _Described], steps: dict[str, _Steps]) -> None:
         path = rawfile.find(output, f"{prefix}.csv")
         if path is None:
-            self.damaged.append(f"{prefix}: its rows are missing")
+            self.damaged.append(f"{shown(prefix)}: its rows are missing")
             return
         found = {idx: (self.series[of.identity], steps.get(of.type)) for idx, of in described.items()}
         raw = rawfile.RawFile(path)
         broken = 0
-        for line in raw.lines():
+        for number, line in enumerate(raw.lines()):
+            if number == MOST_ROWS:
+                self.damaged.append(f"{shown(path.name)}: of its rows only the first {MOST_ROWS} are read, no indexer takes more")
+                break
             try:
+                if len(line) > LONGEST_ROW:
+                    raise ValueError
                 idx, first, last, text = line.split(",")
                 figures, of = found[idx]
                 begin, end, value = int(first), int(last), float(text)
@@ -194,9 +206,9 @@ class MetricsOfRun:
             if of is not None:
                 of.add(begin, end, value)
         if broken:
-            self.damaged.append(f"{path.name}: rows that are none: {broken}")
+            self.damaged.append(f"{shown(path.name)}: rows that are none: {broken}")
         if raw.damage:
-            self.damaged.append(f"{path.name}: {raw.damage}")
+            self.damaged.append(f"{shown(path.name)}: {shown(raw.damage)}")
 
 
 def _descriptors(output: Path, prefix: str) -> dict[str, _Described]:
@@ -204,15 +216,11 @@ def _descriptors(output: Path, prefix: str) -> dict[str, _Described]:
     path = rawfile.find(output, f"{prefix}.json")
     if path is None:
         raise FileNotFoundError("no such file")
-    raw = rawfile.RawFile(path)
-    text = "\n".join(raw.lines())
-    if raw.damage:
-        raise ValueError(raw.damage)
     described = {}
-    for entry in json.loads(text):
+    for entry in json.loads(rawfile.RawFile(path).text(MOST_TEXT)):
         desc, names = entry["desc"], {str(name): str(value) for name, value in entry["names"].items()}
         metric_type = str(desc["type"])
-        label = shown(metric_type) + "".join(f" {shown(name)}={shown(value)}" for name, value in names.items())
+        label = cell(metric_type) + "".join(f" {cell(name)}={cell(value)}" for name, value in names.items())
         sums = desc.get("default-aggregation", "sum") == "sum"
         described[str(entry["idx"])] = _Described(metric_type, (metric_type, tuple(sorted(names.items()))), label, sums)
     return described
@@ -331,7 +339,8 @@ def report(directory_a: Path, directory_b: Path) -> tuple[list[str], list[str]]:
     """The comparison as lines of text, and what could not be read of the runs. Raises CannotRead where one is none."""
     a, b = MetricsOfRun(directory_a), MetricsOfRun(directory_b)
     lines = [f"A: {shown(str(directory_a))}", f"B: {shown(str(directory_b))}", ""]
-    environments = Run(directory_a, Log()).environment, Run(directory_b, Log()).environment
+    logs = Log(), Log()
+    environments = Run(directory_a, logs[0]).environment, Run(directory_b, logs[1]).environment
     keys = list(dict.fromkeys([*environments[0], *environments[1]]))
     differ = [key for key in keys if environments[0].get(key) != environments[1].get(key)]
     if not keys:
@@ -348,7 +357,7 @@ def report(directory_a: Path, directory_b: Path) -> tuple[list[str], list[str]]:
     changes = []
     for metric_type in both:
         if a.folded[metric_type].rows and b.folded[metric_type].rows:
-            changes.append(change(shown(metric_type), units.get(metric_type, ""), a.folded[metric_type], b.folded[metric_type]))
+            changes.append(change(cell(metric_type), units.get(metric_type, ""), a.folded[metric_type], b.folded[metric_type]))
     lines.append("")
     if changes:
         lines += _bounded(by_excess(changes), "type", TYPES_SHOWN)
@@ -378,7 +387,11 @@ def report(directory_a: Path, directory_b: Path) -> tuple[list[str], list[str]]:
         "(or each has one sample only), so that any change exceeds it. Counters are per interval: compare them only where",
         "the interval was the same.",
     ]
-    return lines, [f"A, {text}" for text in a.damaged] + [f"B, {text}" for text in b.damaged]
+    damaged = []
+    for which, run, log in (("A", a, logs[0]), ("B", b, logs[1])):
+        losses = [line.partition(": ")[2] for line in log.lines() if line.startswith("WARNING: ")]
+        damaged += [f"{which}, {text}" for text in (*run.damaged, *losses)]
+    return lines, damaged
 
 
 def main(arguments: list[str], out: TextIO, err: TextIO) -> int:
@@ -394,10 +407,10 @@ def main(arguments: list[str], out: TextIO, err: TextIO) -> int:
     try:
         lines, damaged = report(Path(arguments[0]), Path(arguments[1]))
     except (CannotRead, OSError) as error:
-        print(f"ERROR: {error}", file=err)
+        print(f"ERROR: {error if isinstance(error, CannotRead) else files.reason(error)}", file=err)
         return 1
     try:
         print("\n".join([*(f"WARNING: {text}" for text in damaged), *lines]), file=out, flush=True)
     except BrokenPipeError:  # who reads it has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python tries once more when it ends)
+        sys.stdout = files.nowhere()  # or Python tries once more when it ends
     return 1 if damaged else 0

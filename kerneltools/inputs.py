@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from kerneltools import rawfile, sink, subtools
-from kerneltools.log import Log, shown
+from kerneltools import files, limits, rawfile, sink, subtools
+from kerneltools.log import Log
 from kerneltools.publication import Publication, Published
 from kerneltools.rawfile import RawFile
 from kerneltools.run import Run
@@ -46,6 +46,7 @@ def publish_all(run: Run, output: Path) -> list[Published]:
 
     The log has what is to be said of one subtool after another, whatever ran at the same time.
     """
+    run.read_ahead()
     launched = {subtool for subtool, _ in run.clock}
     found: dict[str, RawFile | None] = {}
     for subtool in subtools.names():
@@ -89,6 +90,7 @@ def _publish(run: Run, subtool: str, raw: RawFile, output: Path) -> Outcome:
     run = Run.like(run, Log())
     publication = Publication(output, subtool, run.catalogue, run.log)
     try:
+        raw.check()
         subtools.module(subtool).publish(run, raw, publication)
         return publication.finish(), run.log
     except Exception as error:  # whatever one subtool's data does, the others are published
@@ -101,7 +103,10 @@ def _publish(run: Run, subtool: str, raw: RawFile, output: Path) -> Outcome:
 
 
 def _say_why(log: Log, subtool: str, error: Exception) -> None:
-    log.lost(subtool, NOTHING, f"{type(error).__name__}: {shown(str(error))}")
+    if isinstance(error, (files.Refused, limits.Exceeded)):
+        log.lost(subtool, NOTHING, str(error))
+        return
+    log.lost(subtool, NOTHING, f"{type(error).__name__}: {files.reason(error)}")
     if not isinstance(error, OSError):
         traceback.print_exc()
 

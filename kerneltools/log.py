@@ -6,16 +6,35 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from typing import TextIO
 
 PLACES_SHOWN = 3
+MOST_KINDS = 1000  # of losses and remarks; each is a line
 TEXT_SHOWN = 80
 
 
 def shown(text: str) -> str:
     """A piece of foreign text as one printable line of bounded length."""
     text = text if len(text) <= TEXT_SHOWN else text[:TEXT_SHOWN] + "…"
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return printable(text, "?")
+
+
+def printable(text: str, instead: str) -> str:
+    """Foreign text without what moves the cursor, breaks the line, changes the direction of writing or draws over its neighbours."""
+    return text if text.isascii() and text.isprintable() else "".join(c if _stands_alone(c) else instead for c in text)
+
+
+def _stands_alone(character: str) -> bool:
+    if character.isascii():
+        return character.isprintable()
+    is_mark = unicodedata.category(character).startswith("M")
+    return character.isprintable() and not is_mark and unicodedata.bidirectional(character) not in ("R", "AL", "AN")
+
+
+def cell(text: str) -> str:
+    """Foreign text for a table whose columns two blanks separate."""
+    return " ".join(shown(text).split())
 
 
 class Log:
@@ -26,6 +45,8 @@ class Log:
         self._places: dict[tuple[str, str, bool], list[str]] = {}
 
     def _count(self, key: tuple[str, str, bool], where: str, times: int) -> None:
+        if key not in self._counts and len(self._counts) >= MOST_KINDS:
+            key = (key[0], "further kinds of remarks", key[2])
         self._counts[key] = self._counts.get(key, 0) + times
         places = self._places.setdefault(key, [])
         if where and len(places) < PLACES_SHOWN:
@@ -42,6 +63,9 @@ class Log:
     def add(self, other: Log) -> None:
         """Take what another log has counted."""
         for key, count in other._counts.items():
+            if key not in self._counts and len(self._counts) >= MOST_KINDS:
+                self._count(key, "", count)
+                continue
             self._counts[key] = self._counts.get(key, 0) + count
             places = self._places.setdefault(key, [])
             places += other._places[key][: PLACES_SHOWN - len(places)]

@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from kerneltools import compare, inputs, page, sink
-from kerneltools.log import Log, shown
+from kerneltools import compare, files, inputs, page, sink
+from kerneltools.log import Log, cell, shown
 from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import Run
 
@@ -68,13 +68,7 @@ def write_summary_file(published: list[Published], output: Path) -> None:
         document["primary-metric"] = primary
     prefixes = [prefix for one in published for prefix in one.prefixes]
     document["periods"] = [{"name": "measurement", "metric-files": prefixes}]
-    unfinished = output / f".{SUMMARY_FILE}"
-    try:
-        unfinished.write_text(json.dumps(document, indent=4) + "\n", encoding="utf-8")
-        os.replace(unfinished, output / SUMMARY_FILE)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    files.write_whole(output / SUMMARY_FILE, json.dumps(document, indent=4) + "\n")
 
 
 def write_page(run: Run, published: list[Published], output: Path) -> None:
@@ -82,7 +76,7 @@ def write_page(run: Run, published: list[Published], output: Path) -> None:
     try:
         page.write(run, published, output)
     except Exception as error:  # whatever the page trips over, it costs the page only
-        run.log.lost(page.PAGE, "was not written; the metrics are whole", f"{type(error).__name__}: {shown(str(error))}")
+        run.log.lost(page.PAGE, "was not written; the metrics are whole", f"{type(error).__name__}: {files.reason(error)}")
         if not isinstance(error, OSError):
             traceback.print_exc()
 
@@ -92,7 +86,7 @@ def table(rows: list[TypeSummary]) -> list[str]:
     head = ("type", "unit", "series", "samples", "mean", "min", "max")
     cells = [head]
     cells += [
-        (shown(row.type), row.unit, str(row.series), str(row.samples), f"{row.mean:.6g}", f"{row.least:.6g}", f"{row.greatest:.6g}")
+        (cell(row.type), cell(row.unit), str(row.series), str(row.samples), f"{row.mean:.6g}", f"{row.least:.6g}", f"{row.greatest:.6g}")
         for row in rows
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
@@ -105,7 +99,7 @@ def table(rows: list[TypeSummary]) -> list[str]:
 def _nothing(directory: Path) -> str:
     """Why there are no metrics, for someone who may be in the wrong place."""
     where = shown(str(directory.resolve()))
-    if (directory / RECORD).exists():
+    if files.is_there(directory / RECORD):
         return f"nothing to publish in {where}: no subtool that yields metrics ran there, or none of its output holds a sample"
     return f"nothing to publish in {where}: it does not look like a run's directory; that is the one in which kerneltools-start was called"
 
@@ -124,22 +118,24 @@ def main(arguments: list[str]) -> int:
         return 2
     output = directory / POSTPROCESS
     try:
-        output.mkdir(exist_ok=True)
-        with _alone(output):
-            return _post_process(directory, output)
+        with _alone(output) as opened:
+            return _post_process(directory, output, opened)
     except OSError as error:
         return _unwritable(output, error)
 
 
 def _unwritable(output: Path, error: OSError) -> int:
-    _error(f"{shown(str(output))} cannot be written: {error}")
+    _error(f"{shown(str(output))} cannot be written: {files.reason(error)}")
     return 1
 
 
 @contextlib.contextmanager
-def _alone(output: Path) -> Iterator[None]:
-    """Hold off other post-processings of the same directory; the kernel does so no longer than this process lives."""
-    descriptor = os.open(output, os.O_RDONLY)
+def _alone(output: Path) -> Iterator[Path]:
+    """Make the directory and hold off other post-processings of it; the kernel does so no longer than this process lives.
+
+    The path that is given leads to this directory even if somebody puts a link in its place meanwhile.
+    """
+    descriptor = files.open_directory(output)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             try:
@@ -147,15 +143,16 @@ def _alone(output: Path) -> Iterator[None]:
             except BlockingIOError:
                 print("NOTE: waiting for another post-processing of this directory", flush=True)
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield files.path_of(descriptor, output)
     finally:
         os.close(descriptor)
 
 
-def _post_process(directory: Path, output: Path) -> int:
+def _post_process(directory: Path, named: Path, output: Path) -> int:
+    """Post-process into `output`, which the user knows as `named`."""
     log = Log()
     try:
-        (output / SUMMARY_FILE).unlink(missing_ok=True)  # before the files that it names
+        files.remove(output / SUMMARY_FILE)  # before the files that it names
         sink.remove_stale(output)
         page.remove_stale(output)
         run = Run(directory, log)
@@ -163,13 +160,13 @@ def _post_process(directory: Path, output: Path) -> int:
         write_summary_file(published, output)
     except OSError as error:
         log.write()
-        return _unwritable(output, error)
+        return _unwritable(named, error)
     write_page(run, published, output)
     rows = [row for one in published for row in one.summary]
     try:
         log.write()
         print("\n".join(table(rows)) if rows else _nothing(directory), flush=True)
     except OSError as error:  # the metrics are complete, only their table finds no reader
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python tries once more when it ends)
+        sys.stdout = files.nowhere()  # or Python tries once more when it ends
         _error(f"what was published cannot be printed: {error}")
     return 1 if log.any_loss else 0

@@ -15,7 +15,6 @@ import base64
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -25,7 +24,9 @@ from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kerneltools import files
 from kerneltools.curves import Axis, Curve, Curves, SeriesCurve, TypeCurves
+from kerneltools.log import printable
 from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import ENVIRONMENT, Run
 
@@ -52,19 +53,13 @@ SMALL = 1e-4  # below that three digits, with an exponent
 
 def remove_stale(output: Path) -> None:
     """Remove the page of an earlier post-processing."""
-    (output / PAGE).unlink(missing_ok=True)
+    files.remove(output / PAGE)
 
 
 def write(run: Run, published: list[Published], output: Path) -> Path:
     """Write the page, whole or not at all, and return its path. Raises OSError where it cannot be written."""
     path = output / PAGE
-    unfinished = output / f".{PAGE}"
-    try:
-        unfinished.write_text(page(run, published), encoding="utf-8", errors="replace")
-        os.replace(unfinished, path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    files.write_whole(path, page(run, published))
     return path
 
 
@@ -99,8 +94,7 @@ def page(run: Run, published: list[Published]) -> str:
     if left_out > 0:
         notes.append(f"{left_out} more metric types are in the metric files but have no chart here: the page has room for {MOST_TYPES}.")
     host = facts.get("hostname", "")
-    here = Path(__file__)
-    style, script = (here.with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".css", ".js"))
+    style, script = files.own_text("page.css"), files.own_text("page.js")
     parts = {
         "POLICY": f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'",
         "STYLE": style,
@@ -114,7 +108,7 @@ def page(run: Run, published: list[Published]) -> str:
         "DATA": _embedded(drawing.data()),
     }
     # in one pass: foreign text that looks like a marker is none
-    return re.sub(r"@@([A-Z]+)@@", lambda marker: parts[marker[1]], here.with_suffix(".html").read_text(encoding="utf-8"))
+    return re.sub(r"@@([A-Z]+)@@", lambda marker: parts[marker[1]], files.own_text("page.html"))
 
 
 def _digest(text: str) -> str:
@@ -123,8 +117,12 @@ def _digest(text: str) -> str:
 
 def _text(text: str, longest: int = LONGEST_TEXT) -> str:
     """Foreign text as it may stand in HTML, of bounded length and printable."""
-    text = text if len(text) <= longest else text[:longest] + " …"
-    return escape("".join(c if c.isprintable() else "\ufffd" for c in text))
+    return escape(_printable(text, longest))
+
+
+def _printable(text: str, longest: int = LONGEST_NAME) -> str:
+    """Foreign text of bounded length without characters that disorder what is beside it."""
+    return printable(text if len(text) <= longest else text[:longest] + " …", "\ufffd")
 
 
 def _embedded(data: Any) -> str:
@@ -166,7 +164,7 @@ def _facts(facts: dict[str, str]) -> str:
 def _degraded(run: Run) -> str:
     parts = []
     for step, name in LOGS:
-        lines, more = warnings(run.directory / name)
+        lines, more = warnings(files.read_or_say(run.directory, run.log, name))
         parts += _log_lines(f"at {step}", lines, more)
     lines = run.log.lines()
     parts += _log_lines("in post-processing", lines[:MOST_LINES], len(lines) - MOST_LINES)
@@ -182,32 +180,17 @@ def _log_lines(when: str, lines: list[str], more: int) -> list[str]:
     return [f"<h3>{when}</h3><ul>{items}</ul>"]
 
 
-def warnings(log: Path) -> tuple[list[str], int]:
-    """The WARNING and ERROR lines of a log, the first MOST_LINES, and how many more there are."""
+def warnings(log: str) -> tuple[list[str], int]:
+    """The WARNING and ERROR lines of a log's text, the first MOST_LINES, and how many more there are."""
     found: list[str] = []
     more = 0
-    for line in _lines(log):
+    for line in log.split("\n"):
         if line.startswith(("WARNING: ", "ERROR: ")):
             if len(found) < MOST_LINES:
                 found.append(line)
             else:
                 more += 1
     return found, more
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a small file, whatever its bytes; none where it cannot be read. A long line counts as several."""
-    lines = []
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            while len(lines) < 100_000:
-                line = file.readline(10 * LONGEST_TEXT)
-                if not line:
-                    break
-                lines.append(line.rstrip("\n"))
-    except OSError:
-        pass
-    return lines
 
 
 def _sections(metrics: list[_Metric], drawing: _Drawing) -> str:
@@ -365,7 +348,7 @@ class _Drawing:
         of, curves = metric.of, metric.curves
         notes = []
         begun = of.begun()
-        chart: dict[str, Any] = {"type": of.type, "unit": of.unit, "axis": self._axis(curves.axis, self._factor)}
+        chart: dict[str, Any] = {"type": _printable(of.type), "unit": _printable(of.unit), "axis": self._axis(curves.axis, self._factor)}
         if of.folded is None or of.lowest is None or of.highest is None:
             notes.append("No curve: this type was seen too late, when there were too many already.")
             chart["v"] = []
@@ -460,7 +443,7 @@ def _extremes(begun: list[SeriesCurve], places: int, axis: Axis) -> list[SeriesC
 
 
 def _label(series: SeriesCurve) -> str:
-    return " ".join(f"{name} {value}" for name, value in series.names.items())[:LONGEST_NAME] or "all"
+    return _printable(" ".join(f"{name} {value}" for name, value in series.names.items())) or "all"
 
 
 def _thinned(values: Sequence[float], factor: int, fold: Any) -> list[float]:

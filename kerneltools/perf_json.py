@@ -12,9 +12,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from kerneltools import limits
 from kerneltools.clock import Interval, Timeline, Times, is_time
+from kerneltools.limits import MOST_SERIES, Distinct
 from kerneltools.log import Log, shown
-from kerneltools.rawfile import RawFile
+from kerneltools.perf_event import place
+from kerneltools.rawfile import RawFile, numbered
 
 Record = dict[str, Any]
 
@@ -114,6 +117,7 @@ def survey(raw: RawFile) -> Survey:
     """Read through an output for its times, event names and the state of its end."""
     times = Times()
     events: dict[str, bool] = {}
+    names = Distinct(MOST_SERIES, "events and places")
     records = _Records(raw, "", Log())
     time = -1.0
     for run in records.runs(with_readings=True):
@@ -122,9 +126,16 @@ def survey(raw: RawFile) -> Survey:
             times.add(time)
         seen = [(reading[6], reading[4] in UNCOUNTED) for reading in run.readings if reading[6]]
         seen += [(record["event"], record.get("counter-value") in UNCOUNTED) for record in run.records if _has_event(record)]
+        names.add({(reading[2], reading[6]) for reading in run.readings} | {_names(record) for record in run.records})
         for event, is_uncounted in dict.fromkeys(seen):
             events[event] = events.get(event, False) or not is_uncounted
     return Survey(times, events, raw.damage or _line_damage(records.last_line, raw.last_line_cut))
+
+
+def _names(record: Record) -> tuple[str, str]:
+    """The place and the event of a record, or what it has of them."""
+    event = record.get("event")
+    return "=".join(place(record)), event if isinstance(event, str) else ""
 
 
 def _has_event(record: Record) -> bool:
@@ -145,12 +156,14 @@ def _line_damage(last_line: str, cut: bool) -> str:
 
 
 class _Run(NamedTuple):
-    """Consecutive records of one time, all or none of them readings; line: where they begin in the output."""
+    """Consecutive records of one time, all or none of them readings; line: where they begin in the output; size: of their
+    text, in characters, at least."""
 
     time: float
     line: int
     records: list[Record]
     readings: list[Reading]
+    size: int
 
 
 class _Records:
@@ -171,29 +184,33 @@ class _Records:
         """All records in their order; a run ends where a line is lost."""
         number = 1
         for piece in self._raw.pieces():
-            found = readings(piece) if with_readings else []
+            if piece.isspace():
+                self.last_line = piece.rpartition("\n")[2] or self.last_line
+                number += piece.count("\n") + 1
+                continue
             self.last_line = piece.rstrip("\n").rpartition("\n")[2] or self.last_line
+            found = readings(piece) if with_readings else []
             if found:
                 line = number
                 for time, group in groupby(found, itemgetter(0)):
-                    run = _Run(float(time), line, [], list(group))
+                    run = _Run(float(time), line, [], list(group), len(piece))
                     yield run
                     line += len(run.readings)
             else:
-                yield from self._runs_of_lines(piece.split("\n"), number)
+                yield from self._runs_of_lines(piece, number)
             number += piece.count("\n") + 1
 
-    def _runs_of_lines(self, lines: list[str], first_number: int) -> Iterator[_Run]:
+    def _runs_of_lines(self, piece: str, first_number: int) -> Iterator[_Run]:
         run: _Run | None = None
-        for number, line in enumerate(lines, first_number):
-            if not line or line.isspace() or line.startswith("#"):
+        for number, line, times in numbered(piece, first_number):
+            if line.isspace() or line.startswith("#"):
                 continue
             record = _record_or_none(line)
             if record is None:
                 if run is not None:
                     yield run
                     run = None
-                self._lose("unreadable lines", number, line)
+                self._lose("unreadable lines", number, line, times)
                 # a write that was cut short may have been followed by whole ones on the same line
                 start = line.rfind(RECORD_START)
                 record = _record_or_none(line[start:]) if start > 0 else None
@@ -205,19 +222,19 @@ class _Records:
                     if run is not None:
                         yield run
                         run = None
-                    self._lose("records without a time", number, line)
+                    self._lose("records without a time", number, line, times)
                 continue
             if run is not None and time == run.time:
-                run.records.append(record)
+                run.records.extend([record] * times)
                 continue
             if run is not None:
                 yield run
-            run = _Run(time, number, [record], [])
+            run = _Run(time, number, [record] * times, [], len(piece))
         if run is not None:
             yield run
 
-    def _lose(self, what: str, number: int, line: str) -> None:
-        self._log.lost(self._subtool, what, f"line {number}: {shown(line)!r}")
+    def _lose(self, what: str, number: int, line: str, times: int) -> None:
+        self._log.lost(self._subtool, what, f"line {number}: {shown(line)!r}", times)
         self.lines_lost = True
 
 
@@ -227,9 +244,14 @@ class _Gathered:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.readings: list[Reading] = []
+        self._size = 0
 
     def add(self, run: _Run) -> None:
         """Take a run; readings stay such as long as there is nothing else."""
+        self._size += run.size
+        together = len(self.records) + len(self.readings) + len(run.records) + len(run.readings)
+        limits.check(together, limits.MOST_RECORDS, "records in one interval")
+        limits.check(self._size, limits.MOST_TEXT, "characters in one interval")
         if run.readings and not self.records:
             self.readings += run.readings
             return

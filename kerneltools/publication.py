@@ -13,7 +13,8 @@ from typing import Callable, NamedTuple, Union
 from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval
 from kerneltools.curves import Curves
-from kerneltools.log import Log
+from kerneltools.limits import MOST_SERIES, Distinct
+from kerneltools.log import Log, shown
 from kerneltools.sink import FileRow, Identity, MetricFiles, Shared, items
 
 REACH_BACK = 3  # missing intervals of its own series that a sample may cover
@@ -89,7 +90,7 @@ class _Series:
         self.ordinal = -1
 
     def __str__(self) -> str:
-        return self.type + "".join(f" {name}={value}" for name, value in self.names.items())
+        return shown(self.type) + "".join(f" {name}={shown(value)}" for name, value in self.names.items())
 
 
 class Row:
@@ -115,6 +116,7 @@ class Publication:
         self._files: MetricFiles | None = None
         self._series: list[_Series] = []
         self._numbers: dict[Identity, int] = {}
+        self._names = Distinct(MOST_SERIES, "series")
         self._shared = Shared()
         self._totals: dict[str, _Total] = {}
         # the row and the interval that were published last, and the places in it whose series had no value then: the
@@ -139,6 +141,7 @@ class Publication:
         key = self._shared.identity(descriptor, names)
         if key in self._numbers:
             return self._numbers[key]
+        self._names.add({(published_type, *names.values())})
         names = self._shared.copy(names)
         total = self._totals.get(published_type)
         if total is None:

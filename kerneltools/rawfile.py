@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import lzma
+import os
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
+from kerneltools import files
 from kerneltools.background import Background
 
 READ_BYTES = 1 << 16
@@ -19,19 +22,22 @@ STEP_BYTES_BEFORE_DAMAGE = 1 << 12
 # its middle, so much at each end is kept, as a record may stand there.
 LONGEST_LINE = 1 << 20
 
+_LINE = itemgetter(1)
+
 
 def find(directory: Path, name: str) -> Path | None:
-    """The output `name` in `directory`: the raw file where it is (an archive beside it is not complete), else its .xz."""
-    for path in (directory / name, directory / (name + ".xz")):
-        if path.is_file():
-            return path
-    return None
+    """The output `name` in `directory`: the raw file where it is (an archive beside it is not complete), else its .xz.
+
+    Where there is no regular file, but something else of that name, it is that, for `RawFile.check` to say so.
+    """
+    paths = (directory / name, directory / (name + ".xz"))
+    return next((path for is_one in (files.is_regular, files.is_there) for path in paths if is_one(path)), None)
 
 
 def _decompressed(path: Path, step: int) -> Iterator[bytes]:
     """Pieces of at most `step` bytes of an .xz file (any number of streams); raises EOFError or LZMAError at the damage."""
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-    with path.open("rb") as archive:
+    with files.open_to_read(path) as archive:
         while True:
             if decompressor.eof:
                 rest = decompressor.unused_data.lstrip(b"\0") or archive.read(READ_BYTES).lstrip(b"\0")
@@ -82,12 +88,27 @@ def _ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _plain_bytes(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as raw:
+    with files.open_to_read(path) as raw:
         while True:
             piece = raw.read(READ_BYTES)
             if not piece:
                 return
             yield piece
+
+
+def numbered(piece: str, first: int) -> Iterator[tuple[int, str, int]]:
+    """The lines of a piece that are not empty, as RawFile.numbered gives them; first: the number of its first line."""
+    if not piece or piece.isspace():
+        return
+    begin, before, times = first, "", 0
+    for number, line in filter(_LINE, enumerate(piece.split("\n"), first)):
+        if line == before:
+            times += 1
+            continue
+        if times:
+            yield begin, before, times
+        begin, before, times = number, line, 1
+    yield begin, before, times
 
 
 class _Rest:
@@ -134,7 +155,12 @@ class RawFile:
     @property
     def mtime(self) -> float:
         """When the output was last written (seconds since the epoch); compression keeps it."""
-        return self.path.stat().st_mtime
+        with files.open_to_read(self.path) as opened:
+            return os.fstat(opened.fileno()).st_mtime
+
+    def check(self) -> None:
+        """Raise OSError where it cannot be read, or is no regular file."""
+        files.open_to_read(self.path).close()
 
     def pieces(self) -> Iterator[str]:
         """The text in pieces of many whole lines, without the last line feed of each piece.
@@ -150,7 +176,7 @@ class RawFile:
             try:
                 piece = next(pieces, None)
             except (EOFError, lzma.LZMAError, OSError) as error:
-                self.damage = str(error) or type(error).__name__
+                self.damage = files.reason(error) or type(error).__name__
                 piece = None
             if piece is None:
                 break
@@ -170,3 +196,26 @@ class RawFile:
         """The lines of all pieces."""
         for piece in self.pieces():
             yield from piece.split("\n")
+
+    def numbered(self) -> Iterator[tuple[int, str, int]]:
+        """The lines that are not empty: the number of the line, from 1, the line, and how many like it follow each other.
+
+        A file of blank lines, or of one line of garbage over and over, costs little more than its reading.
+        """
+        number = 1
+        for piece in self.pieces():
+            yield from numbered(piece, number)
+            number += piece.count("\n") + 1
+
+    def text(self, most: int) -> str:
+        """All of it as one text, whatever its lines; raises ValueError where it is damaged, or has more bytes than `most`."""
+        whole = bytearray()
+        pieces = _archive_bytes(self.path) if self.path.suffix == ".xz" else _plain_bytes(self.path)
+        try:
+            for piece in pieces:
+                whole += piece
+                if len(whole) > most:
+                    raise ValueError(f"it is larger than {most >> 20} MiB")
+        except (EOFError, lzma.LZMAError) as error:
+            raise ValueError(str(error)) from None
+        return whole.decode("utf-8", "surrogateescape")

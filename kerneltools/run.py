@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
-from kerneltools import catalogue, clock, topology
+from kerneltools import catalogue, clock, files, topology
 from kerneltools.catalogue import Metric
 from kerneltools.log import Log
 
 ENVIRONMENT = "kerneltools-environment.txt"
+MOST_FACTS = 10_000  # that it tells; start writes some dozens
 
 
 class Run:
@@ -22,6 +24,11 @@ class Run:
         self.directory = directory
         self.log = log
         self.clock = clock.read_clock(directory, log)
+
+    def read_ahead(self) -> None:
+        """Read what several subtools need, once for all of them: what is to be said of it stands in this run's log alone."""
+        assert self.topology is not None
+        assert self.environment is not None
 
     @classmethod
     def like(cls, run: Run, log: Log) -> Run:
@@ -33,16 +40,16 @@ class Run:
     @cached_property
     def topology(self) -> dict[int, dict[str, str]]:
         """Breakout names per CPU (kerneltools.topology.read)."""
-        return topology.read(self.directory)
+        return topology.read(self.directory, self.log)
 
     @cached_property
     def environment(self) -> dict[str, str]:
         """What start noted about the machine and the collection (kerneltools-environment.txt), by its keys."""
-        try:
-            text = (self.directory / ENVIRONMENT).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return {}
-        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        text = files.read_or_say(self.directory, self.log, ENVIRONMENT)
+        facts = dict(islice((line.split("=", 1) for line in text.splitlines() if "=" in line), MOST_FACTS + 1))
+        if len(facts) > MOST_FACTS:
+            self.log.lost(ENVIRONMENT, f"what it says beyond {MOST_FACTS} lines is ignored")
+        return facts
 
     @cached_property
     def catalogue(self) -> list[Metric]:

@@ -15,7 +15,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kerneltools import limits
 from kerneltools.clock import Interval, Timeline, Times, is_time
+from kerneltools.limits import MOST_SERIES, Distinct
 from kerneltools.log import Log, shown
 from kerneltools.rawfile import RawFile
 
@@ -140,12 +142,12 @@ def survey(raw: RawFile) -> Survey:
     """Read through an output for its times, nodes and places, and the state of its end."""
     lines = _Lines()
     times = Times()
-    places: set[tuple[str, str]] = set()
+    places = Distinct(MOST_SERIES, "nodes and places")
     last_time = -1.0
     last_line = ""
     last_is_row = False
-    for line in raw.lines():
-        if not line or line.isspace():
+    for _, line, _ in raw.numbered():
+        if line.isspace():
             continue
         last_line = line
         try:
@@ -155,7 +157,7 @@ def survey(raw: RawFile) -> Survey:
         last_is_row = row is not None
         if row is None:
             continue
-        places.add((row.cpus, row.area))
+        places.add({(row.cpus, row.area)})
         if row.time != last_time:
             last_time = row.time
             times.add(last_time)
@@ -165,7 +167,7 @@ def survey(raw: RawFile) -> Survey:
             damage = "its last line is cut"
         elif lines.has_header:
             damage = "toplev's closing line is missing: it was ended before it had written all"
-    return Survey(times, places, damage)
+    return Survey(times, {(cpus, area) for cpus, area in places.seen}, damage)
 
 
 def _glued_row(lines: _Lines, line: str) -> Row | None:
@@ -187,14 +189,15 @@ def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str,
     """
     lines = _Lines()
     rows: list[Row] = []
+    text = 0
     current: Interval | None = None
     current_time = -1.0
     lines_lost = False  # since the last good row
-    for number, line in enumerate(raw.lines(), 1):
+    for number, line, times in raw.numbered():
         try:
             row = lines.row(line)
         except ValueError as error:
-            log.lost(subtool, "unreadable lines", f"line {number} ({error}): {shown(line)!r}")
+            log.lost(subtool, "unreadable lines", f"line {number} ({error}): {shown(line)!r}", times)
             lines_lost = True
             row = _glued_row(lines, line)
         if row is None:
@@ -203,6 +206,7 @@ def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str,
             if current is not None:
                 yield Block(current, rows)
             rows = []
+            text = 0
             current = None
             current_time = row.time
             where = f"line {number}, {row.time} after {timeline.previous}"
@@ -219,7 +223,10 @@ def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str,
         if row.time not in outliers:
             lines_lost = False
         if current is not None:
-            rows.append(row)
+            rows.extend([row] * times)
+            text += len(line)
+            limits.check(len(rows), limits.MOST_RECORDS, "rows in one interval")
+            limits.check(text, limits.MOST_TEXT, "characters in one interval")
     if current is not None:
         yield Block(current, rows)
     if raw.damage:

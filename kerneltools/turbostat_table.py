@@ -15,7 +15,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Callable, NamedTuple
 
+from kerneltools import limits
 from kerneltools.clock import LAST_EPOCH
+from kerneltools.limits import Distinct
 from kerneltools.log import Log, shown
 from kerneltools.rawfile import RawFile
 
@@ -99,6 +101,8 @@ class Header:
                 if any(text != "-" for text in texts):
                     return None
                 where = MACHINE
+            limits.check(len(self.places), limits.MOST_PLACES, "places")
+            limits.check(sum(map(len, key)), limits.LONGEST_NAME, "characters in the name of a place")
             self.places[key] = where
         return where
 
@@ -233,8 +237,9 @@ class _Lines:
 
     def next(self) -> str | None:
         """The next line, None at the end."""
-        if self._position == len(self._lines) and not self._read():
-            return None
+        while self._position == len(self._lines):
+            if not self._read():
+                return None
         line = self._lines[self._position]
         self._position += 1
         self.number += 1
@@ -251,10 +256,21 @@ class _Lines:
         self._position += count
         self.number += count
 
+    def skip_alike(self, line: str) -> int:
+        """Pass lines like this one, as far as they are at hand; how many they were."""
+        first = self._position
+        while self._position < len(self._lines) and self._lines[self._position] == line:
+            self._position += 1
+        self.number += self._position - first
+        return self._position - first
+
     def _read(self) -> bool:
         piece = next(self._pieces, None)
         if piece is None:
             return False
+        if self._position == len(self._lines) and piece.isspace():
+            self.number += piece.count("\n") + 1
+            return True
         self._lines = self._lines[self._position :] + piece.split("\n")
         self._position = 0
         return True
@@ -280,6 +296,7 @@ class Table:
         self._subtool = subtool
         self._is_column = is_column
         self._headers: dict[str, Header] = {}  # all of the output: one that is cut is completed from a whole one
+        self._columns = Distinct(limits.MOST_HEADERS, "headers")
         self._cut_line = 0  # number of a last line without its line feed
         self._lines_lost = False
         self._form: Form | None = None  # of the last block that was not of a known one
@@ -338,8 +355,9 @@ class Table:
         lines = 0
         for piece in self._raw.pieces():
             lines += piece.count("\n") + 1
-            for line in _NO_ROW.findall(piece):
-                self._header(line)
+            if not piece.isspace():
+                for line in dict.fromkeys(_NO_ROW.findall(piece)):
+                    self._header(line)
         self._cut_line = lines if self._raw.last_line_cut else 0
 
     @staticmethod
@@ -366,6 +384,8 @@ class Table:
         follows_header = False
         lines = _Lines(self._raw)
         while (line := lines.next()) is not None:
+            if not line or line.isspace():
+                continue
             number = lines.number
             if header is not None:
                 if line == header.line:
@@ -388,15 +408,13 @@ class Table:
                         follows_header = False
                         continue
             # any line that is not plainly a row of a place that is known already
-            if not line or line.isspace():
-                continue
             found = self._header(line)
             if found is not None:
                 if follows_header:
                     self._lose(log, "headers without a row", number, line)
                 header, follows_header = found, True
                 continue
-            row = self._row(line, number, header, follows_header, log)
+            row = self._row(line, lines, header, follows_header, log)
             if row is not None:
                 header, follows_header = row.header, False
                 yield row
@@ -441,13 +459,17 @@ class Table:
         if header.is_damaged:
             return None
         self._headers[line] = header
+        self._columns.add({tuple(names)})
         return header
 
-    def _row(self, line: str, number: int, header: Header | None, follows_header: bool, log: Log) -> Row | None:
-        """The row that the line is; None, and counted in the log, where it is none. Its header may be longer than `header`."""
+    def _row(self, line: str, lines: _Lines, header: Header | None, follows_header: bool, log: Log) -> Row | None:
+        """The row that the line is; None, and counted in the log with those like it that follow, where it is none. Its header
+        may be longer than `header`."""
+        number = lines.number
         if header is None:
+            times = 1 + lines.skip_alike(line)
             if "\t" in line and re.match(r"\s*[-0-9]", line):
-                self._lose(log, "rows before the first header", number, line)
+                self._lose(log, "rows before the first header", number, line, times)
             return None
         fields = header.split(line)
         cut = number == self._cut_line
@@ -465,10 +487,11 @@ class Table:
                 return None
         where = header.place(fields) if header.has_topology or _is_numeric(fields) else None
         if where is None:
+            times = 1 + lines.skip_alike(line)
             if cut or _is_damaged(line, header):
-                self._lose(log, "unreadable lines", number, line)
+                self._lose(log, "unreadable lines", number, line, times)
             else:
-                log.note(self._subtool, "lines between the rows that are none", f"line {number}: {shown(line)!r}")
+                log.note(self._subtool, "lines between the rows that are none", f"line {number}: {shown(line)!r}", times)
             return None
         if cut and len(fields) < len(header.names):
             self._lose(log, "the last line is cut", number, line)
@@ -489,8 +512,8 @@ class Table:
                 return header
         return None
 
-    def _lose(self, log: Log, what: str, number: int, line: str) -> None:
-        log.lost(self._subtool, what, f"line {number}: {shown(line)!r}")
+    def _lose(self, log: Log, what: str, number: int, line: str, times: int = 1) -> None:
+        log.lost(self._subtool, what, f"line {number}: {shown(line)!r}", times)
         self._lines_lost = True
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Callable, NamedTuple
 
+from kerneltools import limits
 from kerneltools.catalogue import Metric
 from kerneltools.clock import Interval, Timeline, Times
 from kerneltools.log import Log, shown
@@ -250,6 +251,7 @@ class _Survey:
         for row in block.rows.values():
             if row.where not in self._learnt:
                 self._learnt.add(row.where)
+                limits.check(len(self._learnt), limits.MOST_PLACES, "places")
                 self.places.learn(row.where)
             found = self.found(row.header)
             if found.sought:
