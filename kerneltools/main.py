@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from kerneltools import compare, inputs, page, sink
+from kerneltools import compare, inputs, page, sink, subtools
 from kerneltools.log import Log, shown
 from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import Run
@@ -156,7 +156,7 @@ def _post_process(directory: Path, output: Path) -> int:
     log = Log()
     try:
         (output / SUMMARY_FILE).unlink(missing_ok=True)  # before the files that it names
-        sink.remove_stale(output)
+        sink.remove_stale(output, subtools.names())
         page.remove_stale(output)
         run = Run(directory, log)
         published = inputs.publish_all(run, output)
