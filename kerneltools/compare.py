@@ -19,13 +19,13 @@ import re
 import sys
 from array import array
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from kerneltools import catalogue, files, rawfile
 from kerneltools.log import Log, cell, shown
 from kerneltools.run import ENVIRONMENT, Run
+from kerneltools.sink import is_metric_prefix
 
 POSTPROCESS = "postprocess"
 TYPES_SHOWN = 200
@@ -151,13 +151,7 @@ class MetricsOfRun:
         self.numbers: dict[str, int] = {}  # of series of a type
         self.damaged: list[str] = []
         output = directory / POSTPROCESS
-        try:
-            there = files.entries(directory, POSTPROCESS)
-        except FileNotFoundError:
-            there = []
-        prefixes = sorted({name.split(".")[0] for name in there if fnmatchcase(name, "metric-data-*.json*")})
-        if not prefixes and "post-process-data.json" not in there:
-            raise CannotRead(f"{shown(str(directory))} was not post-processed: run kerneltools-post-process on it first")
+        prefixes = _metric_files(directory, output)
         of_files: dict[str, dict[str, _Described]] = {}
         for prefix in prefixes:
             try:
@@ -211,13 +205,41 @@ class MetricsOfRun:
             self.damaged.append(f"{shown(path.name)}: {shown(raw.damage)}")
 
 
-def _descriptors(output: Path, prefix: str) -> dict[str, _Described]:
-    """The series of a metric file by the idx of their rows. A plain .json (indexing writes one) wins, as for the indexer."""
-    path = rawfile.find(output, f"{prefix}.json")
+def _metric_files(directory: Path, output: Path) -> list[str]:
+    """The prefixes of the metric files that the last post-processing made; others' may lie beside them.
+
+    Without its last word there may be some of them only: it is still at work, or was killed.
+    """
+    try:
+        files.entries(directory, POSTPROCESS)
+        periods = _json(output, "post-process-data").get("periods", [])
+        prefixes = sorted({prefix for period in periods for prefix in period["metric-files"]})
+        if not all(map(is_metric_prefix, prefixes)):
+            raise ValueError("it names a file that cannot be one")
+    except FileNotFoundError:
+        raise CannotRead(f"{shown(str(directory))} was not post-processed: run kerneltools-post-process on it first") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = shown(str(error)) or type(error).__name__
+        what = f"{shown(str(directory))}: its post-process-data.json does not tell the metric files"
+        raise CannotRead(f"{what} ({why}): run kerneltools-post-process on it again") from None
+    return prefixes
+
+
+def _json(output: Path, name: str) -> Any:
+    """What a .json or .json.xz holds. A plain one (indexing writes it) wins, as for the indexer."""
+    path = rawfile.find(output, f"{name}.json")
     if path is None:
         raise FileNotFoundError("no such file")
+    try:
+        return json.loads(rawfile.RawFile(path).text(MOST_TEXT))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _descriptors(output: Path, prefix: str) -> dict[str, _Described]:
+    """The series of a metric file by the idx of their rows."""
     described = {}
-    for entry in json.loads(rawfile.RawFile(path).text(MOST_TEXT)):
+    for entry in _json(output, prefix):
         desc, names = entry["desc"], {str(name): str(value) for name, value in entry["names"].items()}
         metric_type = str(desc["type"])
         label = cell(metric_type) + "".join(f" {cell(name)}={cell(value)}" for name, value in names.items())

@@ -72,7 +72,7 @@ def publish_all(run: Run, output: Path) -> list[Published]:
                         limit = len(running)
                     else:
                         running[other] = started
-        outcome = _outcome(running.pop(subtool), subtool, output) if subtool in running else _publish(run, subtool, raw, output)
+        outcome = _outcome(running.pop(subtool), run, subtool, output) if subtool in running else _publish(run, subtool, raw, output)
         run.log.add(outcome[1])
         present.remove(subtool)
         if outcome[0] is not None:
@@ -88,7 +88,7 @@ def _raw_file(directory: Path, subtool: str) -> RawFile | None:
 def _publish(run: Run, subtool: str, raw: RawFile, output: Path) -> Outcome:
     """Publish one input; what there is to say of it is in a log of its own."""
     run = Run.like(run, Log())
-    publication = Publication(output, subtool, run.catalogue, run.log)
+    publication = Publication(output, subtool, run.file_id(subtool), run.catalogue, run.log)
     try:
         raw.check()
         subtools.module(subtool).publish(run, raw, publication)
@@ -142,7 +142,7 @@ def _send(sender: Connection, run: Run, subtool: str, raw: RawFile, output: Path
     sender.close()
 
 
-def _outcome(running: _Process, subtool: str, output: Path) -> Outcome:
+def _outcome(running: _Process, run: Run, subtool: str, output: Path) -> Outcome:
     """What a process has sent, or how it ended without sending."""
     try:
         outcome = running.receiver.recv()
@@ -156,5 +156,5 @@ def _outcome(running: _Process, subtool: str, output: Path) -> Outcome:
     code = running.process.exitcode or 0
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
     log.lost(subtool, NOTHING, f"the process that read its output {how}")
-    sink.remove_files(output, subtool)
+    sink.remove_files(output, run.file_id(subtool))
     return None, log

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from kerneltools import compare, files, inputs, page, sink
+from kerneltools import compare, files, inputs, page, sink, subtools
 from kerneltools.log import Log, cell, shown
 from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import Run
@@ -153,7 +153,7 @@ def _post_process(directory: Path, named: Path, output: Path) -> int:
     log = Log()
     try:
         files.remove(output / SUMMARY_FILE)  # before the files that it names
-        sink.remove_stale(output)
+        sink.remove_stale(output, subtools.names())
         page.remove_stale(output)
         run = Run(directory, log)
         published = inputs.publish_all(run, output)

@@ -108,9 +108,10 @@ class Row:
 class Publication:
     """The metric files of one subtool. Call `expect` once, then `series`, and `sample` or `publish`, then `finish`."""
 
-    def __init__(self, directory: Path, subtool: str, catalogue: list[Metric], log: Log) -> None:
+    def __init__(self, directory: Path, subtool: str, file_id: str, catalogue: list[Metric], log: Log) -> None:
         self._directory = directory
         self._subtool = subtool
+        self._file_id = file_id
         self._order = {metric.type: number for number, metric in enumerate(catalogue)}
         self._log = log
         self._files: MetricFiles | None = None
@@ -128,7 +129,7 @@ class Publication:
 
     def expect(self, intervals: int) -> None:
         """Say how many samples a series can have at most, by which series are spread over metric files."""
-        self._files = MetricFiles(self._directory, self._subtool, rows_per_series=max(1, intervals))
+        self._files = MetricFiles(self._directory, self._file_id, rows_per_series=max(1, intervals))
         self.curves.expect(intervals, REACH_BACK)
 
     def series(self, metric: Metric, names: dict[str, str], metric_type: str | None = None, unit: str | None = None) -> int:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,6 +18,7 @@ from kerneltools.log import Log
 
 ENVIRONMENT = "kerneltools-environment.txt"
 MOST_FACTS = 10_000  # that it tells; start writes some dozens
+MARK_DIGITS = 12  # of a thousand directories, two have one mark with a probability of 2e-9
 
 
 class Run:
@@ -50,6 +54,25 @@ class Run:
         if len(facts) > MOST_FACTS:
             self.log.lost(ENVIRONMENT, f"what it says beyond {MOST_FACTS} lines is ignored")
         return facts
+
+    @cached_property
+    def mark(self) -> str:
+        """Hex digits that no other data directory of a run has, and that this one has at each post-processing.
+
+        Made of where it lies, which alone tells byte-equal directories of one controller apart, and of what start noted, which
+        tells runs apart that were brought to one path after another.
+        """
+        noted = [sorted(self.environment.items()), sorted(self.clock.items())]
+        text = json.dumps([os.path.realpath(self.directory), *noted])
+        return hashlib.sha256(text.encode("ascii")).hexdigest()[:MARK_DIGITS]
+
+    def file_id(self, subtool: str) -> str:
+        """What a subtool's metric files are called by: `perf-stat-3f81c09a5e27`.
+
+        rickshaw-gen-docs names a file of documents by the metric file and by the thread that made it, without the host: where
+        a thread makes those of two hosts, files of one name would overwrite each other, and a host's metrics would be lost.
+        """
+        return f"{subtool}-{self.mark}"
 
     @cached_property
     def catalogue(self) -> list[Metric]:

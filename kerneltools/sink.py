@@ -25,7 +25,7 @@ import shutil
 import sys
 import tempfile
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Protocol, TextIO, Union
@@ -96,6 +96,11 @@ class Shared:
 def metric_prefix(file_id: str) -> str:
     """The name of a metric file without `.csv.xz` and `.json.xz`."""
     return f"metric-data-{file_id}"
+
+
+def is_metric_prefix(name: object) -> bool:
+    """Whether that is the name of a metric file, as metric_prefix makes it: no way out of its directory."""
+    return isinstance(name, str) and re.fullmatch(r"metric-data-[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None
 
 
 def items(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -680,7 +685,7 @@ class MetricFiles:
         self._files.append(_File(file_id, open_sink(self._private)))
 
     def finish(self) -> list[str]:
-        """Publish the files and return their prefixes in order: `["metric-data-perf-stat", "metric-data-perf-stat-2"]`.
+        """Publish the files and return their prefixes in order: `["metric-data-<file_id>", "metric-data-<file_id>-2"]`.
 
         Every `.csv.xz` is in its place before the first `.json.xz`, which is what an indexer looks for. If anything
         fails, nothing is published and the reason is raised (OSError: disk full; RuntimeError: an earlier sample
@@ -725,21 +730,25 @@ class MetricFiles:
         self._of_row = None
 
 
-def remove_stale(postprocess_dir: Path) -> None:
-    """Remove what an earlier run left: its metric files, plain and `.xz`, and the private directories of a killed one.
+def remove_stale(postprocess_dir: Path, subtools: Iterable[str]) -> None:
+    """Remove what an earlier run left of these subtools: metric files, plain and `.xz`, and private directories of a killed one.
 
-    A plain `.json`, written by indexing, would win over a new `.json.xz`. Call it before any MetricFiles gets a sample.
+    All that are called by a subtool: an indexer would take those of a former place of the directory (other hex digits) and
+    of former versions (none) for further metrics. A plain `.json`, written by indexing, would win over a new `.json.xz`.
+    Call it before any MetricFiles gets a sample.
     """
-    _remove(postprocess_dir, "metric-data-*", PRIVATE_PREFIX + "*")
+    names = "|".join(map(re.escape, subtools))
+    theirs = re.compile(rf"metric-data-({names})(-[0-9a-f]{{8,}})?(-[0-9]+)?\.(csv|json)(\.xz)?|{re.escape(PRIVATE_PREFIX)}({names})-.*")
+    _remove(path for path in Path(postprocess_dir).glob("*") if theirs.fullmatch(path.name))
 
 
 def remove_files(postprocess_dir: Path, file_id: str) -> None:
     """Remove the metric files of one file_id, finished or not, that a killed process left."""
-    _remove(postprocess_dir, f"metric-data-{file_id}.*", f"metric-data-{file_id}-[0-9]*", f"{PRIVATE_PREFIX}{file_id}-*")
+    patterns = f"metric-data-{file_id}.*", f"metric-data-{file_id}-[0-9]*", f"{PRIVATE_PREFIX}{file_id}-*"
+    _remove(path for pattern in patterns for path in Path(postprocess_dir).glob(pattern))
 
 
-def _remove(directory: Path, *patterns: str) -> None:
-    found = [path for pattern in patterns for path in Path(directory).glob(pattern)]
+def _remove(found: Iterable[Path]) -> None:
     # descriptors first: rows alone are not looked at
     for path in sorted(found, key=lambda path: (".json" not in path.suffixes, path)):
         if path.is_symlink() or not path.is_dir():

@@ -17,6 +17,8 @@ import re
 from dataclasses import dataclass, field
 from unittest import mock
 
+from published import MARK
+
 from kerneltools import main
 
 EPOCH = 1_700_000_000
@@ -155,7 +157,7 @@ def read_back(directory, subtools="perf-stat"):
     metrics = Metrics()
     files = {path.name for path in output.iterdir() if path.name.startswith("metric-data-")}
     for name in files:
-        assert re.fullmatch(rf"metric-data-({subtools})(-[0-9]+)?\.(csv|json)(\.xz)?", name), f"{name} is no metric file"
+        assert re.fullmatch(rf"metric-data-({subtools})-{MARK}(-[0-9]+)?\.(csv|json)(\.xz)?", name), f"{name} is no metric file"
     metrics.prefixes = {re.sub(r"\.(csv|json)(\.xz)?$", "", name) for name in files}
     for prefix in sorted(metrics.prefixes):
         descriptors = json.loads(read_either(output, prefix + ".json"))

@@ -19,6 +19,7 @@ from unittest import mock
 
 from kerneltools import main
 
+MARK = "[0-9a-f]{12}"  # the digits in the name of a metric file, which are the data directory's
 EPOCH = 1_700_000_000  # seconds; times of the tests' clock files are relative to it
 OUTPUTS = {
     "perf-stat": "perf-stat-output.json",
@@ -46,6 +47,17 @@ class Published(NamedTuple):
     series: dict
 
 
+def metric_files(directory):
+    """The names of a data directory's metric files without their endings, as post-process-data.json has them."""
+    document = json.loads((Path(directory) / "postprocess" / "post-process-data.json").read_text())
+    return document["periods"][0]["metric-files"]
+
+
+def without_mark(name):
+    """The name of a metric file without what is of its directory: `metric-data-perf-stat-2.csv.xz`."""
+    return re.sub(rf"^(metric-data-[a-z][a-z-]*)-{MARK}(?=[-.]|$)", r"\1", name)
+
+
 def number(text):
     """The value field of a row: an int where it is written as one, else a float."""
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
@@ -62,7 +74,7 @@ def read_metric_files(output):
     names = {path.name for path in output.iterdir()}
     assert not any(name.startswith(".partial") for name in names), f"left behind: {sorted(names)}"
     for path in sorted(output.glob("metric-data-*.json.xz")):
-        assert re.fullmatch(r"metric-data-(?:perf-stat|turbostat|toplev)(?:-[0-9]+)?\.json\.xz", path.name)
+        assert re.fullmatch(rf"metric-data-(?:perf-stat|turbostat|toplev)-{MARK}(?:-[0-9]+)?\.json\.xz", path.name)
         rows = {}
         for text in _content(path.with_name(path.name.replace(".json", ".csv"))).splitlines():
             match = ROW.fullmatch(text)
@@ -129,8 +141,7 @@ def post_process(directory):
     printed = out.getvalue()
     assert not CAUGHT.search(printed), printed
     assert code == bool(re.search("^WARNING: ", printed, re.MULTILINE)), printed
-    summary = json.loads((Path(directory) / "postprocess" / "post-process-data.json").read_text())
     output = Path(directory) / "postprocess"
-    prefixes = summary["periods"][0]["metric-files"]
-    assert sorted(path.name for path in output.glob("metric-data-*.json.xz")) == sorted(prefix + ".json.xz" for prefix in prefixes)
+    expected = sorted(prefix + ".json.xz" for prefix in metric_files(directory))
+    assert sorted(path.name for path in output.glob("metric-data-*.json.xz")) == expected
     return Published(printed, read_metric_files(output))

@@ -54,9 +54,16 @@ def directory(root, name, series, environment=None, prefix="metric-data-perf-sta
         json.dump(descriptors, file)
     with lzma.open(where / "postprocess" / f"{prefix}.csv.xz", "wt") as file:
         file.writelines(rows)
+    names_metric_files(where, prefix)
     if environment is not None:
         (where / "kerneltools-environment.txt").write_text("".join(f"{key}={value}\n" for key, value in environment.items()))
     return where
+
+
+def names_metric_files(where, *prefixes):
+    """What post-processing says of its metric files when they are whole."""
+    document = {"tool": "kernel", "periods": [{"name": "measurement", "metric-files": prefixes}]}
+    (where / "postprocess" / "post-process-data.json").write_text(json.dumps(document))
 
 
 def samples(*values, length=1000):
@@ -187,8 +194,9 @@ def test_half_a_sum_is_none(tmp_path):
 def test_a_type_in_two_files_is_one(tmp_path):
     a = directory(tmp_path, "a", {("type", "sum", (("cpu", "0"),)): samples(1)})
     more = directory(tmp_path, "more", {("type", "sum", (("cpu", "1"),)): samples(2)}, prefix="metric-data-perf-stat-2")
-    for path in (more / "postprocess").iterdir():
+    for path in (more / "postprocess").glob("metric-data-*"):
         path.rename(a / "postprocess" / path.name)
+    names_metric_files(a, "metric-data-perf-stat", "metric-data-perf-stat-2")
     assert rows_of(compared(a, a)[1])["type"][:3] == ("", 3, 3)
 
 
@@ -286,6 +294,43 @@ def test_a_run_that_published_nothing_compares_to_nothing(tmp_path):
     assert code == 0
     assert "no metric type is in both runs" in out
     assert "only A has: ipc" in out
+
+
+def test_metric_files_that_are_not_of_the_last_post_processing_are_not_compared(tmp_path):
+    a = directory(tmp_path, "a", {IPC: samples(1)})
+    other = directory(tmp_path, "other", {IPC: samples(3), RATE: samples(5)}, prefix="metric-data-of-another-tool")
+    for path in (other / "postprocess").glob("metric-data-*"):
+        path.rename(a / "postprocess" / path.name)
+    code, out, err = compared(a, a)
+    assert (code, err) == (0, "")
+    assert list(rows_of(out)) == ["ipc"]
+    assert rows_of(out)["ipc"][:3] == ("", 1, 1)
+
+
+def test_half_a_post_processing_is_not_compared(tmp_path):
+    """It removes its last word first and writes it last: what is there without may be some of the metrics only."""
+    a = directory(tmp_path, "a", {IPC: samples(1)})
+    b = directory(tmp_path, "b", {IPC: samples(1)})
+    (b / "postprocess" / "post-process-data.json").unlink()
+    code, out, err = compared(a, b)
+    assert (code, out) == (1, "")
+    assert err == f"ERROR: {b} was not post-processed: run kerneltools-post-process on it first\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "[" * 100_000, '{"periods": 1}', '{"periods": [{}]}', '{"periods": [{"metric-files": [1]}]}',
+     '{"periods": [{"metric-files": ["../../other/postprocess/metric-data-x"]}]}', '{"periods": [{"metric-files": ["metric-data-/x"]}]}'],
+)  # fmt: skip
+def test_metric_files_that_are_named_wrongly_are_not_looked_for(tmp_path, text):
+    directory(tmp_path, "other", {IPC: samples(1)}, prefix="metric-data-x")
+    a = directory(tmp_path, "a", {IPC: samples(1)})
+    (a / "postprocess" / "post-process-data.json").write_text(text)
+    code, out, err = compared(a, a)
+    assert (code, out) == (1, "")
+    assert re.fullmatch(
+        r"ERROR: .*: its post-process-data\.json does not tell the metric files \(.+\): run kerneltools-post-process on it again\n", err
+    )
 
 
 @pytest.mark.parametrize("name", ["metric-data-perf-stat.csv.xz", "metric-data-perf-stat.json.xz"])

@@ -20,6 +20,7 @@ from collection import (
     wait_until,
     warnings,
 )
+from published import metric_files, without_mark
 
 HEAD = "# shellcheck shell=bash\n# toy-counter - counts in steps, for a test.\n\n"
 
@@ -98,12 +99,13 @@ def with_toy(project, stand_in):
     return project
 
 
-def published(directory, file_id):
-    """The metric files of one file_id: {type: (descriptor, names, [(begin, end, value)])}."""
+def published(directory, subtool):
+    """The metric file of one subtool: {type: (descriptor, names, [(begin, end, value)])}."""
     output = directory / "postprocess"
-    rows = lzma.decompress((output / f"metric-data-{file_id}.csv.xz").read_bytes()).decode().splitlines()
+    (prefix,) = [name for name in metric_files(directory) if without_mark(name) == f"metric-data-{subtool}"]
+    rows = lzma.decompress((output / f"{prefix}.csv.xz").read_bytes()).decode().splitlines()
     series = {}
-    for entry in json.loads(lzma.decompress((output / f"metric-data-{file_id}.json.xz").read_bytes())):
+    for entry in json.loads(lzma.decompress((output / f"{prefix}.json.xz").read_bytes())):
         samples = [tuple(map(float, row.split(",")[1:])) for row in rows if row.split(",")[0] == str(entry["idx"])]
         series[entry["desc"]["type"]] = entry["desc"], entry["names"], samples
     return series
@@ -149,8 +151,7 @@ def test_a_toy_subtool_runs_through_start_stop_and_post_process(with_toy, run_sc
     assert [value for _, _, value in metrics["toy:half"][2]] == [value / 2 for value in counted]
     assert lines_with(processed.out.splitlines(), "toy:steps", str(len(counted)))
     assert "ipc" in published(data_dir, "perf-stat")
-    document = json.loads((data_dir / "postprocess/post-process-data.json").read_text())
-    assert sorted(document["periods"][0]["metric-files"]) == ["metric-data-perf-stat", "metric-data-toy-counter"]
+    assert sorted(map(without_mark, metric_files(data_dir))) == ["metric-data-perf-stat", "metric-data-toy-counter"]
 
 
 def test_one_that_writes_nothing_at_its_end_has_an_end_all_the_same(with_toy, run_script, data_dir):

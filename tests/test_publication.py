@@ -46,7 +46,7 @@ def published(rows, intervals, by_row, max_rows, toolbox=""):
         mock.patch.multiple(curves, BUFFERED=40),
     ):
         log = Log()
-        publication = Publication(Path(directory), "perf-stat", CATALOGUE, log)
+        publication = Publication(Path(directory), "perf-stat", "perf-stat-0123456789ab", CATALOGUE, log)
         publication.expect(len(intervals))
         numbers = [publication.series((MEAN, SUM)[number % 2], {"cpu": str(number)}) for number in range(SERIES)]
         made = [Row([numbers[series] for series in row]) for row in rows]

@@ -20,7 +20,7 @@ import pytest
 
 from kerneltools import archive
 from kerneltools import sink as sink_module
-from kerneltools.sink import BuiltinSink, MetricFiles, open_sink, remove_stale, toolbox_sink
+from kerneltools.sink import BuiltinSink, MetricFiles, open_sink, remove_files, remove_stale, toolbox_sink
 
 HOME = os.environ.get("TOOLBOX_HOME", "")
 NO_TOOLBOX = "TOOLBOX_HOME is not set to a toolbox: the built-in sink is not compared with it"
@@ -596,15 +596,49 @@ def test_what_an_earlier_run_left_is_removed(tmp_path):
         "metric-data-perf-stat.json.xz",
         "metric-data-perf-stat.json",
         "metric-data-toplev-2.csv",
+        "metric-data-perf-stat-0123456789ab.json",
+        "metric-data-perf-stat-0123456789ab-12.csv.xz",
         ".partial-perf-stat-77/metric-data-perf-stat.csv.xz",
+        ".partial-toplev-0123456789ab-x_1/metric-data-toplev-0123456789ab.csv.xz",
         "post-process-output.txt",
         "post-process-data.json",
     ]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    remove_stale(tmp_path)
+    remove_stale(tmp_path, ["perf-stat", "toplev"])
     assert files(tmp_path) == ["post-process-data.json", "post-process-output.txt"]
-    remove_stale(tmp_path / "nowhere")
+    remove_stale(tmp_path / "nowhere", ["perf-stat"])
+
+
+def test_another_tools_metric_files_are_left_alone(tmp_path):
+    """Whoever runs it in a directory that is another tool's loses none of that tool's metrics."""
+    theirs = [
+        ".partial-sar-1",
+        "metric-data-0.csv.xz",
+        "metric-data-0.json.xz",
+        "metric-data-mpstat.json.xz",
+        "metric-data-perf-0123456789ab.json.xz",
+        "metric-data-perf-stat-of-kvm.json.xz",
+        "metric-data-perf.json.xz",
+        "metric-data-turbostats.csv.xz",
+    ]
+    for name in theirs:
+        (tmp_path / name).touch()
+    remove_stale(tmp_path, ["perf-stat", "toplev", "turbostat"])
+    assert files(tmp_path) == theirs
+
+
+def test_a_killed_subtool_takes_no_files_of_one_whose_name_begins_like_its_own(tmp_path):
+    theirs = [
+        ".partial-perf-stat-0123456789ab-x_1",
+        "metric-data-perf-stat-0123456789ab-2.csv.xz",
+        "metric-data-perf-stat-0123456789ab.csv.xz",
+    ]
+    for name in [*theirs, "metric-data-perf-0123456789ab.csv.xz", "metric-data-perf-0123456789ab-2.csv.xz"]:
+        (tmp_path / name).touch()
+    (tmp_path / ".partial-perf-0123456789ab-x_1").mkdir()
+    remove_files(tmp_path, "perf-0123456789ab")
+    assert files(tmp_path) == theirs
 
 
 # --------------------------------------------------------------------------------------------------- a toolbox's state

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 from perf_output import EPOCH, ROW, merged, number, read_either, table_of, write_topology
+from published import MARK
 
 from kerneltools import main
 from kerneltools.subtools import toplev
@@ -88,7 +89,7 @@ class Outcome:
 def read_back(directory):
     series = []
     for path in sorted((directory / "postprocess").glob("metric-data-*.json*")):
-        assert re.fullmatch(r"metric-data-toplev(-[0-9]+)?\.json(\.xz)?", path.name)
+        assert re.fullmatch(rf"metric-data-toplev-{MARK}(-[0-9]+)?\.json(\.xz)?", path.name)
         prefix = path.name.partition(".json")[0]
         rows = {}
         for text in read_either(directory / "postprocess", prefix + ".csv").splitlines():

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 import pytest
+from published import MARK
 
 from kerneltools import catalogue, main
 from kerneltools.subtools import turbostat
@@ -123,7 +124,7 @@ def read_back(directory):
     """Every series of the metric files; AssertionError where the indexer would not take a row."""
     series = []
     for path in sorted(directory.glob("metric-data-*.json.xz")):
-        assert re.fullmatch(r"metric-data-turbostat(-[0-9]+)?\.json\.xz", path.name)
+        assert re.fullmatch(rf"metric-data-turbostat-{MARK}(-[0-9]+)?\.json\.xz", path.name)
         rows = defaultdict(list)
         with lzma.open(str(path).replace(".json.xz", ".csv.xz"), "rt") as csv:
             for line in csv:

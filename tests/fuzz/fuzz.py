@@ -87,7 +87,7 @@ class Harness:
         os.utime(path, (EPOCH + 3, EPOCH + 3))
         output = directory / "postprocess"
         data = run.Run(directory, Log())
-        publication = Publication(output, self.subtool, data.catalogue, data.log)
+        publication = Publication(output, self.subtool, data.file_id(self.subtool), data.catalogue, data.log)
         try:
             subtools.module(self.subtool).publish(data, rawfile.RawFile(path), publication)
             publication.finish()
