@@ -210,9 +210,12 @@ class Asked(NamedTuple):
         if self.event.own_name.lower() != printed.own_name.lower():
             return False
         asked, pmu = self.event.pmu, printed.pmu
-        if not asked or not pmu or self.event.is_numbered or fnmatchcase(pmu, asked):
-            return not asked or not pmu or fnmatchcase(pmu, asked)
-        return printed.family.split("uncore_", 1)[-1] == self.event.family.split("uncore_", 1)[-1]
+        if not asked or fnmatchcase(pmu, asked):
+            return True
+        if not pmu or self.event.is_numbered:
+            return False
+        # perf takes uncore_imc by the name imc as well
+        return printed.family in (self.event.family, f"uncore_{self.event.family}")
 
 
 def asked_events(text: str) -> list[Asked]:

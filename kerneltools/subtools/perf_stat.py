@@ -41,20 +41,19 @@ GREATEST_COUNT = 2**63
 DECIMALS = 6
 PERCENT = 100
 
-# Two counts of one event differ by as much, of the greater, before they contradict each other: as counters start and stop one
-# after another; or took turns, and are estimates. The time that they could have run differs less.
+# By as much of the greater do two counts of one event differ before they contradict each other: as counters start and stop one
+# after another; as they took turns, and are estimates, if the time that they could have run differs by less than the last.
 COUNTS_APART = 0.1
 ESTIMATES_APART = 0.5
 ENABLED_APART = 0.1
-LEAST_NS_APART = 1e5
 # The counters of a group run at once; perf adds up the time of each a little differently.
 GROUP_APART = 0.01
 
 NAMELESS = "records without an event's name or its count"
 PART_MISSING = "sums over PMU instances with a part missing are not published"
 NOT_CLEAR = (
-    "several records have one event and place, and whether they are units that add up, or the event was asked for more than once, "
-    f"cannot be told from {EVENTS_KEY} in the environment file: not published"
+    "records that may be of units which add up, of one event asked for again, or of several events under one name, are not published: "
+    f"{EVENTS_KEY} in the environment file does not tell"
 )
 AGREE = "counted more than once, as the event was asked for more than once; the values agree and one is published"
 CONTRADICT = "counted more than once, with values that contradict each other: "
@@ -140,7 +139,7 @@ class Counters:
         self._reserved = {metric.type for metric in metrics}
         printed = {text: parse_event(text) for text in events}
         self._printed_types = {event.type for event in printed.values()}
-        meant = {text: self._meant(event) for text, event in printed.items()}
+        meant = {text: self._meant(event) or [(event, -1)] for text, event in printed.items()}
         never = [shown(text) for text, ever in events.items() if not ever]
         if never:
             log.note(SUBTOOL, "events that were never counted: " + ", ".join(never))
@@ -161,16 +160,20 @@ class Counters:
         found = self._spellings.get(text)
         if found is None:
             printed = parse_event(text)
-            asked = [(self._named(event), group) for event, group in self._meant(printed)]
-            meant = [Meant(self._counter(event), event, group) for event, group in asked]
-            how_often = sum(one.is_printed_as(printed) for one in self._asked) and len(meant)
+            asked = self._meant(printed)
+            named = [(self._named(event), group) for event, group in asked or [(printed, -1)]]
             unit = printed.pmu if printed.is_numbered else ""
-            request = text.replace(unit, printed.family, 1) if unit else text
-            found = self._spellings[text] = Spelling(meant, how_often, unit, request)
+            found = self._spellings[text] = Spelling(
+                meant=[Meant(self._counter(event), event, group) for event, group in named],
+                asked=len(asked),
+                unit=unit,
+                request=text.replace(unit, printed.family, 1) if unit else text,
+            )
         return found
 
     def _meant(self, printed: Event) -> list[tuple[Event, int]]:
-        """What was asked for under a name that perf printed, in the order in which perf counts it, with its group."""
+        """What was asked for under a name that perf printed, in the order in which perf counts it, with its group; empty where
+        nothing is known of it."""
         asked = [
             one for one in self._asked
             if one.is_printed_as(printed) and (
@@ -187,7 +190,7 @@ class Counters:
             if not printed.pmu and len(families) > 1 and one.event.pmu:  # one name for events of several PMUs
                 event = event._replace(pmu=one.event.pmu, family=one.event.family, is_core=one.event.is_core)
             meant.append((event, one.group))
-        return meant or [(printed, -1)]
+        return meant
 
     def _may_have_plain_name(self, event: Event) -> bool:
         """Whether an event may be published under its name alone, if no other has it."""
@@ -319,9 +322,9 @@ class _Form:
     columns: the keys and values of the records' places, and their events, by which the form is known again; pick takes the
     records that count something, positions are among those. slots: what they are of; index: where each slot is among them;
     first: takes a position for each slot; several: the parts of slots that have more than one record; of_units: the parts
-    of slots that may have a record for each unit of a PMU; unclear: the positions of records of which it cannot be told
-    what they are of, by slot; groups: positions of what counted together; elsewhere: the places that cannot be published;
-    nameless: events without a name; lacking: slots that lack the record of a unit.
+    that may have a record for each unit of a PMU; unclear: the positions of records of which it cannot be told what they
+    are of, by slot; groups: positions of what counted together; elsewhere: the places that cannot be published; nameless:
+    events without a name; lacking: the parts that lack the record of a unit.
     """
 
     def __init__(self, columns: tuple[Sequence[str], ...], counters: Counters, is_attributable: Callable[[Place], bool]) -> None:
@@ -330,7 +333,7 @@ class _Form:
         self.nameless: list[str] = []
         self.unclear: dict[Slot, list[int]] = {}
         self.groups: dict[tuple[Place, int], set[int]] = {}
-        self.lacking: set[Slot] = set()
+        self.lacking: list[tuple[Slot, _Part]] = []
         kept: list[int] = []
         alike: dict[tuple[Place, str], list[int]] = {}
         for index, (key, value, text) in enumerate(zip(*columns)):
@@ -369,7 +372,7 @@ class _Form:
             self.unclear[slot] += [position for part in parts.pop(slot).values() for position in part.units.values()]
         self._parts = {slot: list(of_slot.values()) for slot, of_slot in parts.items()}
         self.several = {slot: found for slot, found in self._parts.items() if len(found) > 1 or len(found[0].units) > 1}
-        self.of_units = {slot: found for slot, found in self._parts.items() if slot in may_be_units}
+        self.of_units = [(slot, part) for slot, found in self._parts.items() if slot in may_be_units for part in found]
         self.slots = (*self._parts, *self.unclear)
         self.index = {slot: index for index, slot in enumerate(self.slots)}
         self.first = items([self._first_of(slot) for slot in self.slots])
@@ -378,11 +381,14 @@ class _Form:
     def _first_of(self, slot: Slot) -> int:
         return next(iter(self._parts[slot][0].units.values())) if slot in self._parts else 0
 
-    def without(self, lacking: set[Slot]) -> None:
-        """Take it that these slots lack a record; then by_type gives the positions of the other slots with a single one."""
+    def without(self, lacking: list[tuple[Slot, _Part]]) -> None:
+        """Take it that these parts lack a record; then by_type gives the positions of the slots with a single record."""
         self.lacking = lacking
+        for slot, part in lacking:
+            if slot in self.several:
+                self.several[slot] = [other for other in self.several[slot] if other is not part]
         by_type: dict[str, list[int]] = {}
-        for slot in self._parts.keys() - self.several.keys() - lacking:
+        for slot in self._parts.keys() - self.several.keys() - {slot for slot, _ in lacking}:
             by_type.setdefault(slot[1][0], []).append(self._first_of(slot))
         self.by_type = [(metric_type, items(positions)) for metric_type, positions in by_type.items()]
 
@@ -409,15 +415,16 @@ class _Sum(NamedTuple):
         return None
 
     def agrees_with(self, other: _Sum) -> bool:
-        """Whether both can be counts of the same: not of more counters the one than the other, nor farther apart than counters
-        are that start and stop one after another, or that took turns."""
-        ours, others = self.enabled, other.enabled
-        if ours and others and abs(ours - others) > max(LEAST_NS_APART, ENABLED_APART * max(ours, others)):
-            return False
-        took_turns = min(self.least_share, other.least_share) < PERCENT
+        """Whether both can be counts of the same: not farther apart than counters are that start and stop one after another; or,
+        where they took turns, than estimates are, if the one is not of more counters than the other."""
         greater = max(self.value, other.value)
-        by_chance = math.sqrt(greater) * 3 if isinstance(greater, int) else 0
-        return abs(self.value - other.value) <= greater * (ESTIMATES_APART if took_turns else COUNTS_APART) + by_chance
+        apart = abs(self.value - other.value) - (3 * math.sqrt(greater) if isinstance(greater, int) else 0)
+        if apart <= COUNTS_APART * greater:
+            return True
+        ours, others = self.enabled, other.enabled
+        are_as_many = not (ours and others) or abs(ours - others) <= ENABLED_APART * max(ours, others)
+        took_turns = min(self.least_share, other.least_share) < PERCENT
+        return took_turns and are_as_many and apart <= ESTIMATES_APART * greater
 
 
 def _lowest(shares: Iterable[object]) -> float | None:
@@ -508,6 +515,7 @@ class _Reader:
         self._counters = counters
         self._aggregation: str | None = None
         self._attributable: dict[Place, bool] = {}
+        self._spelled: dict[tuple[tuple[str, str], ...], Place] = {}
         self._units: dict[tuple[Slot, tuple[str, int]], set[str]] = {}
         self._form: _Form | None = None
         self.units: dict[Counter, str] = {}
@@ -549,13 +557,10 @@ class _Reader:
         for slot, positions in form.unclear.items():
             counted[form.index[slot]] = None
             self._drop(NOT_CLEAR, slot, [values[position] for position in positions])
-        for slot in form.lacking:
+        for slot, part in form.lacking:
             counted[form.index[slot]] = None
-            positions = [position for part in form.of_units[slot] for position in part.units.values()]
-            self._drop(PART_MISSING, slot, [values[position] for position in positions])
+            self._drop(PART_MISSING, slot, [values[position] for position in part.units.values()])
         for slot, parts in form.several.items():
-            if slot in form.lacking:
-                continue
             sums = []
             for part in parts:
                 positions = list(part.units.values())
@@ -609,7 +614,7 @@ class _Reader:
             if text:
                 for counter, _, _ in self._counters.of(text).meant:
                     self.units.setdefault(counter, unit)
-        form.without({slot for slot, parts in form.of_units.items() if not all(self._has_all(slot, part, lines_lost) for part in parts)})
+        form.without([(slot, part) for slot, part in form.of_units if not self._has_all(slot, part, lines_lost)])
         self._form = None if lines_lost else form
         return form
 
@@ -654,8 +659,10 @@ class _Reader:
         return self._attributable[where]
 
     def _can_attribute(self, where: Place) -> bool:
-        """Whether the place can be named, and is of the same kind as all: totals beside their parts count twice."""
-        if place_names(*where, self._topology) is None:
+        """Whether the place can be named, is spelled as before, and is of the same kind as all: totals beside their parts count
+        twice."""
+        names = place_names(*where, self._topology)
+        if names is None or self._spelled.setdefault(tuple(names.items()), where) != where:
             return False
         if self._aggregation is None:
             self._aggregation = where[0]
