@@ -487,13 +487,15 @@ split_events() { # ARRAY TEXT
 # modifier that both sides share, as the post-processor pairs them.
 event_metrics() { # ARRAY SUBTOOL EVENT...
     local -n metrics_into=$1
-    local of=$2 line_subtool type formula numerator denominator event
+    local of=$2 line_subtool type formula numerator denominator event name
     local -A have=()
     metrics_into=()
     shift 2
     for event in "$@"; do
-        catalogue_name "$event"
-        have[$REPLY]=1
+        catalogue_names "$event"
+        for name in "${NAMES[@]}"; do
+            have[$name]=1
+        done
     done
     while IFS=$'\t' read -r line_subtool type _ _ _ formula _; do
         if [[ $line_subtool != "$of" ]] || ! parse_formula "$formula"; then
@@ -514,13 +516,15 @@ parse_formula() { # FORMULA: "A / B ..." gives "A B"
     [[ $1 =~ ^([^\ ]+)\ /\ ([^\ ]+)(\ .*)?$ ]] && REPLY="${BASH_REMATCH[1]} ${BASH_REMATCH[2]}"
 }
 
-# An event's name as the catalogue spells it: a core PMU's pmu/event/u is event:u, aliases take the default list's name.
+# An event's names as the catalogue spells them: a core PMU's pmu/event/u is event:u, an alias is what the default list calls it, a
+# CPU's own event what it is the same as.
 declare -A ALIASES=()
-catalogue_name() { # EVENT
-    local event=$1 modifier='' alias name
+NAMES=()
+catalogue_names() { # EVENT: its names in NAMES
+    local event=$1 modifier='' alias names
     if (( ${#ALIASES[@]} == 0 )); then
-        while IFS=$'\t' read -r alias name; do
-            [[ -z $name || $alias == \#* ]] || ALIASES[$alias]=$name
+        while IFS=$'\t' read -r alias names _; do
+            [[ -z $names || $alias == \#* ]] || ALIASES[$alias]=$names
         done <"${CATALOGUE%/*}/perf_aliases.tsv"
     fi
     if [[ $event =~ ^[A-Za-z0-9_]+/([^/=,]+)/([A-Za-z]*)$ ]]; then
@@ -529,7 +533,12 @@ catalogue_name() { # EVENT
     if [[ $event =~ ^([^:]+)(:[A-Za-z]+)$ && ! -d $SYSFS/kernel/tracing/events/${BASH_REMATCH[1]} ]]; then
         event=${BASH_REMATCH[1]} modifier=${BASH_REMATCH[2]}
     fi
-    REPLY=${ALIASES[$event]:-$event}$modifier
+    NAMES=("$event")
+    names=${ALIASES[${event,,}]:-}
+    if [[ -n $names ]]; then
+        IFS=',' read -ra NAMES <<<"$names"
+    fi
+    NAMES=("${NAMES[@]/%/$modifier}")
 }
 
 # ---- trying perf before the collection

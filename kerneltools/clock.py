@@ -20,6 +20,11 @@ MOST_MOMENTS = 1000  # that it tells of; there are two of each subtool
 LAST_EPOCH = 1e11  # seconds; a clock that shows more is none
 LONGEST_RUN = 3e8  # seconds, nine years: no collector counts longer
 PLAUSIBLE_OPENING = 5.0  # seconds a collector may take from its launch until it counts, before the log mentions it
+# why a collector may have counted for less time than passed
+WHY_LATE = (
+    "the node's clock was set during the run, the machine was suspended (collectors' own clocks stand still meanwhile), or the "
+    "collector took that long to open its counters"
+)
 
 
 class Interval(NamedTuple):
@@ -80,7 +85,7 @@ def start_of_counting(
             log.note(
                 subtool,
                 f"times are counted back from the end of collection, which puts the start of counting {start - begin:.3f} s after "
-                "the launch: the node's clock was set during the run, or the collector took that long to open its counters",
+                f"the launch: {WHY_LATE}; if it was one of the first two, times from before it are late by as much",
             )
         return start
     if begin is not None and not tail_damage and 0 <= mtime - last - begin <= PLAUSIBLE_OPENING:
@@ -89,6 +94,9 @@ def start_of_counting(
         return mtime - last
     if begin is not None:
         why = f"the output's end is damaged ({tail_damage})" if tail_damage else f"{CLOCK_FILE} has no end for it"
+        late = mtime - last - begin
+        if not tail_damage and late > PLAUSIBLE_OPENING:
+            why += f", and the output's modification time is {late:.3f} s later than its last time: {WHY_LATE}"
         log.note(subtool, f"times are counted from the launch of the collector: {why}")
         return begin
     if end is not None:

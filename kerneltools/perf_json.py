@@ -16,7 +16,7 @@ from kerneltools import limits
 from kerneltools.clock import Interval, Timeline, Times, is_time
 from kerneltools.limits import MOST_SERIES, Distinct
 from kerneltools.log import Log, shown
-from kerneltools.perf_event import place
+from kerneltools.perf_event import NOT_OF_THE_MACHINE, place
 from kerneltools.rawfile import RawFile, numbered
 
 Record = dict[str, Any]
@@ -54,10 +54,10 @@ def parse_line(line: str) -> Record:
     return record
 
 
-Reading = tuple[str, str, str, str, str, str, str, str]
+Reading = tuple[str, str, str, str, str, str, str, str, str]
 """What a record of the usual form says, as perf wrote it: time, key and value of its place ("" for the whole system), the
-whole part of a whole count (else ""), any other count (else ""), unit, event, running share in percent. The last five are
-"" in a further metric of the event above, which has no count."""
+whole part of a whole count (else ""), any other count (else ""), unit, event, time that it ran in ns, the same in percent. The
+last six are "" in a further metric of the event above, which has no count."""
 
 _TEXT = r'[^"\\\x00-\x1f]'
 _WHOLE = "(?:0|[1-9][0-9]{0,17})"
@@ -67,7 +67,7 @@ _READING = re.compile(
     r'^\{"interval" : ((?:0|[1-9][0-9]{0,7})\.[0-9]+), '
     rf'(?:"(cpu|core|die|socket|node)" : "({_TEXT}*)", (?:"(?:aggregate-number|counters)" : {_WHOLE}, )*)?'
     rf'(?:"counter-value" : "(?:({_WHOLE})\.0{{1,9}}|({_TEXT}*))", "unit" : "({_TEXT}*)", "event" : "({_TEXT}+)", '
-    rf'"event-runtime" : {_WHOLE}, "pcnt-running" : ((?:0|[1-9][0-9]{{0,2}})\.[0-9]+)(?:, {_METRIC})?|{_METRIC})\}}$',
+    rf'"event-runtime" : ({_WHOLE}), "pcnt-running" : ((?:0|[1-9][0-9]{{0,2}})\.[0-9]+)(?:, {_METRIC})?|{_METRIC})\}}$',
     re.MULTILINE,
 )
 
@@ -80,12 +80,13 @@ def readings(text: str) -> list[Reading]:
 
 def as_record(reading: Reading) -> Record:
     """A reading as the record that parse_line would have read, as far as counting goes."""
-    time, key, place, whole, other, unit, event, running = reading
+    time, key, place, whole, other, unit, event, runtime, running = reading
     record: Record = {"interval": float(time)}
     if key:
         record[key] = place
     if running:
-        record.update({"counter-value": whole or other, "unit": unit, "event": event, "pcnt-running": float(running)})
+        record.update({"counter-value": whole or other, "unit": unit, "event": event})
+        record.update({"event-runtime": int(runtime), "pcnt-running": float(running)})
     return record
 
 
@@ -139,7 +140,7 @@ def _names(record: Record) -> tuple[str, str]:
 
 
 def _has_event(record: Record) -> bool:
-    return isinstance(record.get("event"), str)
+    return isinstance(record.get("event"), str) and place(record)[0] not in NOT_OF_THE_MACHINE
 
 
 def _record_or_none(line: str) -> Record | None:

@@ -108,7 +108,21 @@ EVENTS = {
     "cycles [cpu]": ("cycles", "", "cpu", ""),
     "instructions [cpu]": ("instructions", "", "cpu", ""),
     "dTLB-loads [cpu]": ("dTLB-loads", "", "cpu", ""),
-    "cpu/event=0x87,umask=0x01/": ("event=0x87,umask=0x01", "", "cpu", ""),
+    "cpu/event=0x87,umask=0x01/": ("cpu/event=0x87,umask=0x01/", "", "cpu", ""),
+    "tlb_miss [smmuv3_pmcg_100140202]": ("tlb_miss", "", "", "100140202"),
+    "tlb_miss [smmuv3_pmcg_27ffe0202]": ("tlb_miss", "", "", "27ffe0202"),
+    "flux_rd [hisi_sccl1_ddrc0]": ("flux_rd", "", "", "1 0"),
+    "flux_rd [hisi_sccl3_ddrc0]": ("flux_rd", "", "", "3 0"),
+    "clockticks [uncore_cha_0]": ("uncore_cha/clockticks/", "", "", "0"),
+    "clockticks [uncore_cha_1]": ("uncore_cha/clockticks/", "", "", "1"),
+    "clockticks [uncore_imc_0]": ("uncore_imc/clockticks/", "", "", "0"),
+    "cycles [nvidia_scf_pmu_0]": ("nvidia_scf_pmu/cycles/", "", "", "0"),
+    "cpu_cycles": ("cpu_cycles", "", "", ""),
+    "inst_retired": ("inst_retired", "", "", ""),
+    "cpu_core/cycles:u/": ("cycles", "u", "cpu_core", ""),
+    "cpu_core/instructions:u/": ("instructions", "u", "cpu_core", ""),
+    "cpu_atom/cycles:u/": ("cycles", "u", "cpu_atom", ""),
+    "cpu_atom/instructions:u/": ("instructions", "u", "cpu_atom", ""),
     "cpu_core/cycles/": ("cycles", "", "cpu_core", ""),
     "cpu_core/instructions/": ("instructions", "", "cpu_core", ""),
     "cpu_atom/cycles/": ("cycles", "", "cpu_atom", ""),
@@ -117,6 +131,10 @@ EVENTS = {
     "uncore_imc_1/cas_count_read/": ("uncore_imc/cas_count_read/", "", "", "1"),
     "uncore_imc_7/cas_count_read/": ("uncore_imc/cas_count_read/", "", "", "7"),
 }  # fmt: skip
+# what the counts of a ratio are called by CPUs' own lists
+SAME = {"inst_retired": "instructions", "cpu_cycles": "cycles"}
+# names under which perf may print any number of records for a CPU: one for each unit of what counts it
+UNSURE = {"größe", 'cpu "quoted" \\ name', "cpu_cycles", "inst_retired"}
 # type: numerator, denominator (None: the interval's seconds), factor
 DERIVED = {
     "ipc": ("instructions", "cycles", 1),
@@ -166,6 +184,47 @@ def count_of(record):
     return count if 0 <= count < 2**63 else None
 
 
+class Count(NamedTuple):
+    """What one of the times that an event was asked for counted; share: the least in percent; enabled: None where not known."""
+
+    value: Fraction
+    share: Fraction
+    enabled: Fraction
+    units: int
+
+
+def count_of_units(found):
+    """The count of all units, None where one was not counted."""
+    values = [count_of(record) for record in found]
+    if None in values:
+        return None
+    shares = [Fraction(record.get("pcnt-running", "-1")) for record in found]
+    times = [Fraction(record.get("event-runtime", "0")) for record in found]
+    enabled = sum(time / share for time, share in zip(times, shares) if share > 0) * 100
+    is_known = all(time and 0 < share <= 100 for time, share in zip(times, shares))
+    return Count(sum(values), min([share for share in shares if 0 <= share <= 100], default=Fraction(-1)), is_known and enabled, len(found))
+
+
+def agree(one, other):
+    """Whether both may count the same."""
+    greater = max(one.value, other.value)
+    apart = float(abs(one.value - other.value)) - (3 * float(greater) ** 0.5 if greater.denominator == 1 else 0)
+    if apart <= greater / 10:
+        return True
+    as_many = not (one.enabled and other.enabled) or abs(one.enabled - other.enabled) <= max(one.enabled, other.enabled) / 10
+    took_turns = any(0 <= count.share < 100 for count in (one, other))
+    return took_turns and as_many and apart <= greater / 2
+
+
+def best_of(counts):
+    """Of an event that was asked for several times, the count that ran longest; None where they contradict each other."""
+    most = max((count.units for count in counts), default=0)
+    whole = [count for count in counts if count.units == most]
+    if not whole or not all(agree(count, whole[0]) for count in whole):
+        return None
+    return max(whole, key=lambda count: 100 if count.share < 0 else count.share)
+
+
 def perf_stat(text, topology=None):
     """The samples of `perf stat --json`; topology: breakouts per CPU, as text."""
     outputs = records(text)
@@ -173,61 +232,76 @@ def perf_stat(text, topology=None):
     every = [record for found in outputs.values() for record in found if "event" in record]
     counted = {EVENTS[record["event"]][:3] for record in every if not record["counter-value"].startswith("<")}
     is_hybrid = len({pmu for _, _, pmu in counted} - {""}) > 1
+    families = {EVENTS[record["event"]][0].split("/")[0] for record in every if record["event"].startswith("clockticks [")}
     expected = Expected()
-    all_instances = {}
+    all_units = {}
     before = Fraction(0)
     for time, found in outputs.items():
-        counts, running, instances = {}, {}, {}
+        requests, occurrences, running = {}, {}, {}
         for record in found:
             if "event" not in record:
                 continue
-            name, modifiers, pmu, instance = EVENTS[record["event"]]
-            counter = name, modifiers, pmu if is_hybrid else ""
+            name, modifiers, pmu, unit = EVENTS[record["event"]]
+            if record["event"].startswith("clockticks [") and len(families) == 1:
+                name = "clockticks"
             where = tuple(sorted(place_of(record, topology or {}).items()))
-            count, share = count_of(record), Fraction(record.get("pcnt-running", "-1"))
+            slot = where, (name, modifiers, pmu if is_hybrid else "")
+            turn = occurrences[where, record["event"]] = occurrences.get((where, record["event"]), -1) + 1
+            spelled = record["event"] if not unit else name
+            requests.setdefault(slot, {}).setdefault((spelled, turn), {})[unit] = record
+        counts = {}
+        for (where, counter), asked in requests.items():
             at_place = counts.setdefault(where, {})
-            if instance:
-                taken = instances.setdefault((where, counter), {})
-                at_place.setdefault(counter, None)
-            else:
-                taken = at_place
-            key = instance or counter
-            if taken.get(key) is not None:
-                continue
-            taken[key] = count
-            if count is not None and 0 <= share <= 100:
-                running[counter] = min(share, running.get(counter, share))
-        for (where, counter), counted_here in instances.items():
-            known = all_instances.setdefault((where, counter), set())
-            complete = known <= set(counted_here) and None not in counted_here.values()
-            if known <= set(counted_here):
-                known.update(counted_here)
-            counts[where][counter] = sum(counted_here.values()) if complete else None
-            if not complete:
-                running.pop(counter, None)
+            at_place[counter] = None
+            sums = []
+            for request, units in asked.items():
+                known = all_units.setdefault((where, counter, request), set())
+                if known <= set(units):
+                    known.update(units)
+                    sums.append(count_of_units(units.values()))
+            is_unclear = counter[0] in UNSURE and len(asked) > 1 and "cpu" in next(iter(units.values()))
+            best = None if is_unclear else best_of([count for count in sums if count])
+            if best:
+                at_place[counter] = best.value
+                if best.share >= 0:
+                    running[counter[:2]] = min(best.share, running.get(counter[:2], best.share))
         for where, at_place in counts.items():
             for (name, modifiers, device), count in at_place.items():
                 if count is not None:
                     metric_type = f"{name}:{modifiers}" if modifiers else name
                     expected.add(metric_type, {**dict(where), **({"device": device} if device else {})}, when[time], count)
             for metric_type, (numerator, denominator, factor) in DERIVED.items():
-                modifiers = {event[1] for event in counted if event[0] == numerator}
+                modifiers = {event[1] for event in counted if is_called(event, numerator, denominator)}
                 if denominator:
-                    modifiers &= {event[1] for event in counted if event[0] == denominator}
+                    modifiers &= {event[1] for event in counted if is_called(event, denominator, denominator)}
                 if "" not in modifiers and len(modifiers) != 1:
                     continue
                 chosen = "" if "" in modifiers else modifiers.pop()
                 for device in {event[2] for event in at_place}:
-                    over = at_place.get((numerator, chosen, device))
-                    under = at_place.get((denominator, chosen, device)) if denominator else time - before
+                    over = at_place.get((called(numerator, chosen, device, counted, is_hybrid, denominator), chosen, device))
+                    under = time - before
+                    if denominator:
+                        under = at_place.get((called(denominator, chosen, device, counted, is_hybrid, denominator), chosen, device))
                     if over is not None and under:
                         names = {**dict(where), **({"device": device} if device else {})}
                         expected.add(metric_type, names, when[time], over / under * factor, derived=True)
-        for (name, modifiers, device), share in running.items():
-            names = {"counter": f"{name}:{modifiers}" if modifiers else name, **({"device": device} if device else {})}
+        for (name, modifiers), share in running.items():
+            names = {"counter": f"{name}:{modifiers}" if modifiers else name}
             expected.add("counter-running", names, when[time], Fraction(float(share)))
         before = time
     return expected.series
+
+
+def is_called(event, name, denominator):
+    """Whether a counted event is what a formula names; a rate is only of the default list's own names."""
+    return event[0] == name or (denominator and SAME.get(event[0]) == name)
+
+
+def called(name, modifiers, device, counted, is_hybrid, denominator):
+    """What the event of a formula is called here: by the default list, where that name was counted; else by the CPU's own."""
+    if denominator and not any(event[:2] == (name, modifiers) and (not is_hybrid or event[2] == device) for event in counted):
+        return next((own for own, same in SAME.items() if same == name), name)
+    return name
 
 
 # --- turbostat's table

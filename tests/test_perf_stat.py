@@ -222,7 +222,8 @@ def test_a_counter_with_decimals_is_published_with_them(data_dir):
         ("cycles [cpu]", "cycles"),
         ("armv8_pmuv3_0/cycles/", "cycles"),
         ("armv8_cortex_a72/cycles/", "cycles"),
-        ("cpu/event=0x87,umask=0x01/", "event=0x87,umask=0x01"),
+        ("cpu/event=0x87,umask=0x01/", "cpu/event=0x87,umask=0x01/"),
+        ("cpu/event=0x87,umask=0x01/u", "cpu/event=0x87,umask=0x01/u"),
         ("cpu/de_no_dispatch_per_slot.no_ops_from_frontend,cmask=0x6/", "de_no_dispatch_per_slot.no_ops_from_frontend,cmask=0x6"),
         ("sched:sched_switch", "sched:sched_switch"),
         ("sched:sched_switch:u", "sched:sched_switch:u"),
@@ -258,15 +259,28 @@ def test_ipc_of_an_arm_machine_is_found(data_dir):
     assert done.metrics.samples("ipc") == [(1, 1000, 1.5)]
 
 
-def test_of_an_event_listed_twice_the_first_counts(data_dir):
+def test_an_event_asked_for_twice_is_published_once_and_the_log_says_so(data_dir):
+    """The second count ran all the time, the first was scaled up from four fifths of it."""
     records = [
-        *block(1.0, {"cycles": 4, "instructions": 6}), line(1.0, "cycles", 400), line(1.0, "cpu-cycles", 500),
-        *block(2.0, {"cycles": 8, "instructions": 6}), line(2.0, "cycles", 400), line(2.0, "cpu-cycles", 500),
+        *block(1.0, {"instructions": 6000}), line(1.0, "cycles", 3000, running=80.0), line(1.0, "cpu-cycles", 4000),
+        *block(2.0, {"instructions": 6000}), line(2.0, "cycles", 8000), line(2.0, "cpu-cycles", 8001),
     ]  # fmt: skip
+    records[1] = records[1].replace('"event-runtime" : 1000000000', '"event-runtime" : 800000000')
     done = post_process(data_dir, records)
     assert done.rc == 0
-    assert done.metrics.samples("cycles") == [(1, 1000, 4), (1001, 2000, 8)]
+    assert done.metrics.samples("cycles") == [(1, 1000, 4000), (1001, 2000, 8000)]
     assert done.metrics.samples("ipc") == [(1, 1000, 1.5), (1001, 2000, 0.75)]
+    assert done.metrics.samples("counter-running", counter="cycles") == [(1, 2000, 100)]
+    assert "NOTE: perf-stat: counted more than once, as the event was asked for more than once" in done.log
+    assert "cycles: 3000, cycles: 8001" in done.log
+
+
+def test_two_counts_of_one_event_that_contradict_each_other_are_no_metric(data_dir):
+    done = post_process(data_dir, [*block(1.0, {"cycles": 4_000_000, "instructions": 6}), line(1.0, "cycles", 8_000_000)])
+    assert done.rc == 1
+    assert done.metrics.types == {"instructions", "instructions-sec", "counter-running"}
+    assert "WARNING: perf-stat: counted more than once, with values that contradict each other: none is published" in done.log
+    assert "cycles: 4000000, 8000000" in done.log
 
 
 # ---- modifiers
@@ -405,8 +419,10 @@ def test_a_sum_over_instances_with_one_uncounted_is_no_sample(uncounted, data_di
 
 def test_the_same_event_of_an_instance_twice_is_summed_once(data_dir):
     names = ["uncore_imc_0/clockticks/", "uncore_imc_1/clockticks/", "uncore_imc_0/clockticks/", "uncore_imc_1/clockticks/"]
-    done = post_process(data_dir, [line(1.0, name, count) for name, count in zip(names, (5, 7, 50, 70))])
-    assert done.metrics.samples("uncore_imc/clockticks/") == [(1, 1000, 12)]
+    done = post_process(data_dir, [line(1.0, name, count) for name, count in zip(names, (500, 700, 501, 702))])
+    assert done.rc == 0
+    assert done.metrics.samples("uncore_imc/clockticks/") == [(1, 1000, 1200)]
+    assert "uncore_imc/clockticks/: 1203" in done.log
 
 
 # ---- places

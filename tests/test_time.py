@@ -100,6 +100,26 @@ def test_an_unlikely_start_is_said_in_the_log(begin, end, data_dir):
     assert done.rc == 0
 
 
+def test_a_suspended_machine_is_named_as_a_reason_for_a_late_start(data_dir):
+    """perf's clock stood still for 600 s; nothing in its output tells when."""
+    done = post_process(data_dir, THREE, begin=-600.0, end=2.5)
+    assert done.rc == 0
+    assert done.metrics.samples(SWITCHES) == [(1, 1000, 10), (1001, 2000, 20), (2001, 2500, 30)]
+    assert "NOTE: perf-stat: times are counted back from the end of collection" in done.log
+    assert "600.000 s after the launch" in done.log
+    assert "the machine was suspended" in done.log
+
+
+def test_without_an_end_a_suspended_machine_is_named_as_well(data_dir):
+    path = write_output(data_dir, THREE)
+    os.utime(path, ns=(0, (EPOCH * 1000 + 602_500) * 10**6))
+    write_clock(data_dir, begin=0.0)
+    done = process(data_dir)
+    assert done.metrics.samples(SWITCHES) == [(1, 1000, 10), (1001, 2000, 20), (2001, 2500, 30)]
+    assert "modification time is 600.000 s later than its last time" in done.log
+    assert "the machine was suspended" in done.log
+
+
 @pytest.mark.parametrize("begin", [-4.9, -0.001])
 def test_a_likely_start_needs_no_words(begin, data_dir):
     assert post_process(data_dir, THREE, begin=begin, end=2.5).log == ""
