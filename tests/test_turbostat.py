@@ -506,7 +506,7 @@ def test_what_turbostat_could_not_measure_is_no_sample(publish):
     assert outcome.times("core-temp-celsius", core="0") == [(10001, 20000)]
     assert outcome.times("ram-power-watt") == [(10001, 20000)]
     assert "values that turbostat did not have (7 times)" in outcome.log
-    assert "values that are out of range" in outcome.log, "-5 interrupts"
+    assert "IRQ: values below 0 or above 2147483647 are not published: -5 (" in outcome.log
 
 
 def test_core_numbers_with_gaps_stay_as_they_are(publish):
@@ -623,7 +623,8 @@ def test_a_summary_only_table_without_times(publish):
 
 
 def intervals(count):
-    return stamped(*(["- - 30.00 90.00", f"0 0 {n}.00 90.00", f"1 1 {n}.50"] for n in range(1, count + 1)), header="Core CPU Busy% PkgWatt")
+    busy = [n % 100 for n in range(1, count + 1)]
+    return stamped(*(["- - 30.00 90.00", f"0 0 {n}.00 90.00", f"1 1 {n}.50"] for n in busy), header="Core CPU Busy% PkgWatt")
 
 
 @pytest.mark.parametrize("left_of_line", [8, 9])
@@ -747,7 +748,127 @@ def test_a_row_whose_time_is_not_of_its_interval_is_lost(publish, time):
     assert found["0"][:2] == [(1, 1000, 1.01), (1001, 2000, 2.01)]
 
 
+# --- values that no machine has
+
+# what other tools printed of these counters, and what is like it: column, value, and the greatest value of its kind that a machine has
+WILD = [
+    ("Busy%", "5900.00", "110.00"),
+    ("Busy%", "445.00", "100.30"),
+    ("CPU%c1", "184467440737.09", "102.00"),
+    ("C6%", "112.00", "100.01"),
+    ("Busy%", "-0.01", "0.00"),
+    ("Avg_MHz", "4294967", "9130"),
+    ("Bzy_MHz", "4294967296", "10000"),
+    ("Bzy_MHz", "-1", "0"),
+    ("UncMHz", "25500000", "4700"),
+    ("PkgWatt", "262183.99", "500.25"),
+    ("PkgWatt", "260000.00", "1000.00"),
+    ("RAMWatt", "65541.00", "360.00"),
+    ("RAMWatt", "-3.00", "0.01"),
+    ("SysWatt", "65536.00", "20000.00"),
+    ("PkgTmp", "255", "105"),
+    ("PkgTmp", "4294967273", "-27"),
+    ("PkgTmp", "-300", "-5"),
+    ("CoreTmp", "-274", "125"),
+    ("IRQ", "4294967290", "2000000000"),
+    ("IRQ", "18446744073709551000", "0"),
+    ("IRQ", "-5", "7"),
+    ("SMI", "2147483648", "3"),
+    ("CoreThr", "4294967295", "12"),
+    ("IPC", "6148914691.20", "8.25"),
+]
+
+
+@pytest.mark.parametrize(("column", "wild", "true"), WILD)
+@pytest.mark.parametrize("is_summary", [False, True])
+def test_a_counter_that_wrapped_is_no_sample_and_is_said(publish, column, wild, true, is_summary):
+    rows = [["- - 1 %s", "0 0 1 %s"][: 1 if is_summary else 2] for _ in range(5)]
+    told = [true, true, wild, true, true]
+    table_of = stamped(*([text % value for text in found] for found, value in zip(rows, told)), header=f"Core CPU TSC_MHz {column}")
+    outcome = publish(table_of)
+    (samples,) = [rows for _, _, rows in outcome.series]
+    value = float(true)
+    # the sample behind it reaches back over it; equal ones are one row
+    assert [(begin - EPOCH * 1000, end - EPOCH * 1000, float(number)) for begin, end, number in samples] == [(1, 50000, value)]
+    assert outcome.rc == 1
+    (line,) = [line for line in outcome.log.splitlines() if line.startswith("WARNING")]
+    assert line.startswith(f"WARNING: turbostat: {column}: values below ")
+    assert f" are not published: {float(wild) if '.' in wild else wild} (turbostat:" in line
+    assert f"at {EPOCH + 30}.000" in line
+
+
+def test_a_power_counter_that_went_back_shows_in_the_default_interval_too(publish):
+    """2^32 units of 2^-14 J, or of 2^-16 J, in 10 s."""
+    rows = [["- - 50.00 5.00", f"0 0 {pkg} {ram}"] for pkg, ram in (("50.00", "5.00"), ("26218.40", "6553.60"), ("51.00", "6.00"))]
+    outcome = publish(stamped(*rows, header="Core CPU PkgWatt RAMWatt"))
+    assert outcome.packages("package-power-watt") == {"0": [50.0, 51.0]}
+    assert outcome.packages("ram-power-watt") == {"0": [5.0, 6.0]}
+
+
+def test_a_wild_value_costs_itself_only(publish):
+    """The numbers of one bug report's shape: power of a 32-bit counter that went back, shares and a frequency that wrapped."""
+    lines = [
+        f"usec {T} Core CPU Busy% Bzy_MHz CoreTmp PkgTmp Pkg%pc6 PkgWatt CorWatt RAMWatt",
+        f"90 {EPOCH + 1}.000 - - 10.00 3000 50 52 12.00 40.00 30.00 5.00",
+        f"40 {EPOCH + 1}.000 0 0 10.00 3000 50 52 12.00 40.00 30.00 5.00",
+        f"90 {EPOCH + 2}.000 - - 10.00 3000 50 52 12.00 262183.99 30.00 65541.00",
+        f"40 {EPOCH + 2}.000 0 0 10.00 3000 50 52 12.00 262183.99 30.00 65541.00",
+        f"90 {EPOCH + 3}.000 - - 5900.00 3000 50 52 184467440737.09 41.00 30.00 6.00",
+        f"40 {EPOCH + 3}.000 0 0 5900.00 4294967 50 52 184467440737.09 41.00 30.00 6.00",
+    ]
+    outcome = publish(table(*lines), vendor="GenuineIntel", interval="1")
+    assert outcome.rc == 1
+    assert outcome.cpus("cpu-busy-pct") == {"0 0 0 0 0": [10.0]}
+    assert outcome.times("cpu-busy-pct") == [(1, 2000)]
+    assert outcome.cpus("cpu-busy-freq-mhz") == {"0 0 0 0 0": [3000]}
+    assert outcome.packages("package-power-watt") == {"0": [40.0, 41.0]}
+    assert outcome.times("package-power-watt") == [(1, 1000), (1001, 3000)]
+    assert outcome.packages("ram-power-watt") == {"0": [5.0, 6.0]}
+    assert outcome.packages("pkg-pc6-pct") == {"0": [12.0]}
+    assert outcome.packages("core-power-watt") == {"0": [30.0]}
+    warned = re.findall(r"^WARNING: turbostat: (\S+): values .* are not published: (\S+) ", outcome.log, re.MULTILINE)
+    assert warned == [
+        ("PkgWatt", "262183.99"), ("RAMWatt", "65541.0"), ("Busy%", "5900.0"), ("Bzy_MHz", "4294967"), ("Pkg%pc6", "184467440737.09"),
+    ]  # fmt: skip
+
+
+def test_a_number_that_is_right_in_one_column_is_not_taken_for_right_in_another(publish):
+    """300 MHz are right, 300 degrees are not; 4000 W of a package, 4000 %."""
+    rows = [["- - 4000 300 300 4000.00 4000.00", "0 0 4000 300 300 4000.00 4000.00"] for _ in range(3)]
+    outcome = publish(stamped(*rows, header="Core CPU Bzy_MHz Avg_MHz CoreTmp PkgWatt Busy%"))
+    assert outcome.types == {"cpu-busy-freq-mhz", "cpu-freq-avg-mhz", "package-power-watt"}
+    assert "CoreTmp: values below -60 or above 150 Celsius are not published (3 times): 300 (" in outcome.log
+    assert "Busy%: values below 0 or above 110 % are not published (3 times): 4000.0 (" in outcome.log
+
+
+def test_a_wild_value_of_an_uncore_domain_does_not_hide_in_the_mean(publish):
+    rows = ["- - 5.00 2000 21000 800", "0 0 5.00 2000 21000 800"]
+    outcome = publish(stamped(rows, header="Core CPU Busy% UMHz0.0 UMHz1.0 UMHz2.0"))
+    assert outcome.packages("uncore-freq-mhz") == {"0": [1400]}
+    assert "UMHz1.0: values below 0 or above 20000 MHz are not published: 21000 (" in outcome.log
+
+
+def test_the_packages_of_a_large_machine_may_take_more_together_than_one(publish):
+    header = "Package Core CPU PkgWatt IRQ"
+    outcome = publish(stamped(["- - - 12800.00 100"], ["- - - 12800.00 100"], header=header))
+    assert outcome.rc == 0, outcome.log
+    assert outcome.system("package-power-watt") == [12800.0]
+    beyond = publish(stamped(["- - - 65536.00 100"], ["- - - 12800.00 100"], header=header))
+    assert beyond.system("package-power-watt") == [12800.0]
+    assert "PkgWatt: values below 0 or above 50000 W are not published: 65536.0 (" in beyond.log
+
+
 # --- the catalogue
+
+
+def test_every_unit_of_turbostat_has_a_bound():
+    """perf's counters have their own, as perf prints them; the others' units have one."""
+    bounds = {metric.type: metric.bound for metric in catalogue.load() if metric.subtool in ("turbostat", "toplev")}
+    assert bounds["turbostat:package-power-watt"] == (0, 5000)
+    assert bounds["turbostat:system-power-watt"] == (0, 50000)
+    assert bounds["turbostat:<state>-pct"] == (0, 110)
+    assert bounds["toplev:<node>"] == (-1000, 1000)
+    assert [metric_type for metric_type, bound in bounds.items() if bound == catalogue.UNBOUNDED] == []
 
 
 def test_every_metric_of_the_catalogue_says_its_columns_and_scopes():

@@ -41,7 +41,6 @@ BREAKOUTS = {
 }
 # <state> is an idle state's name as the kernel's idle driver gives it.
 PLACEHOLDERS = {"<N>": "[0-9]{1,3}", "<state>": "POLL|C[0-9][0-9A-Za-z_]*|[A-Za-z]+ idle"}
-GREATEST = 2**63  # nothing that turbostat measures comes near
 FEW = 3  # times from which a median means something
 KNOWN_VALUES = 1 << 16  # texts whose values are kept
 
@@ -54,8 +53,9 @@ Names = dict[str, str]
 
 
 class Column(NamedTuple):
-    """A column of the catalogue: its metric, the type its values are published as, and what it may be a property of."""
+    """A column of the catalogue: its name, its metric, the type its values are published as, and what it may be a property of."""
 
+    name: str
     metric: Metric
     type: str
     scopes: tuple[str, ...]
@@ -92,7 +92,7 @@ class Columns:
             match = pattern.fullmatch(name)
             if match:
                 held = match.group(1).lower().replace("_", "-").replace(" ", "-") if match.groups() else ""
-                return Column(metric, _PLACEHOLDER.sub(held, metric.type), scopes)
+                return Column(name, metric, _PLACEHOLDER.sub(held, metric.type), scopes)
         return None
 
 
@@ -101,20 +101,14 @@ def _name_pattern(name: str) -> str:
     return "".join(f"({PLACEHOLDERS[part]})" if part in PLACEHOLDERS else re.escape(part) for part in _PLACEHOLDER.split(name))
 
 
-def read_value(text: str, metric: Metric) -> Value | None:
-    """A field's value, None where turbostat had none; whole numbers are integers.
-
-    Raises ValueError where it is no number and OverflowError where nothing can have it.
-    """
+def read_value(text: str) -> Value | None:
+    """A field's value, None where turbostat had none; whole numbers are integers. Raises ValueError where it is no number."""
     text = text.strip()
     if not text or _UNMEASURED.fullmatch(text):
         return None
     if not _NUMBER.fullmatch(text):
         raise ValueError("no numbers")
-    value = float(text) if "." in text else int(text)
-    if not -GREATEST < value < GREATEST or (value < 0 and metric.metric_class == "count"):
-        raise OverflowError("out of range")
-    return value
+    return float(text) if "." in text else int(text)
 
 
 def _is_printed(text: str) -> bool:
@@ -497,12 +491,11 @@ class _Sampler:
             texts += quick.pick(fields)
         values = list(map(self._values.get, texts))
         if None in values:
-            columns = chain.from_iterable(quick.columns for quick in self._quicks)
-            for place, (text, column) in enumerate(zip(texts, columns)):
+            for place, text in enumerate(texts):
                 if values[place] is None:
                     if not _PLAIN.fullmatch(text):
                         return None
-                    values[place] = self._keep(text, read_value(text, column.metric))
+                    values[place] = self._keep(text, read_value(text))
         return values
 
     def _make_quick(self, row: Row) -> _Quick | None:
@@ -564,10 +557,17 @@ class _Sampler:
                 numbers.append(series)
                 sampled.append(value)
         for indices, series, column in plan.means:
-            self._mean([fields[index] for index in indices if index < size], series, column, row, interval)
+            self._mean([index for index in indices if index < size], series, column, row, interval)
 
-    def _mean(self, texts: list[str], series: int, column: Column, row: Row, interval: Interval) -> None:
-        found = [value for text in texts for value in [self._value(text, column, row)] if value is not None]
+    def _mean(self, indices: list[int], series: int, column: Column, row: Row, interval: Interval) -> None:
+        found = []
+        for index in indices:
+            value = self._value(row.fields[index], column, row)
+            if value is None:
+                continue
+            # one that cannot be would hide in the mean
+            if self._publication.admits(series, interval, value, row.header.names[index]):
+                found.append(value)
         if found and self._is_first(series, interval, column, row):
             self._numbers.append(series)
             self._sampled.append(found[0] if len(found) == 1 else significant(sum(found) / len(found)))
@@ -583,14 +583,14 @@ class _Sampler:
     def _value(self, text: str, column: Column, row: Row) -> Value | None:
         """The value of a field; None where there is none, which is counted in the log unless the field is empty."""
         try:
-            value = read_value(text, column.metric)
-        except (ValueError, OverflowError) as error:
+            value = read_value(text)
+        except ValueError as error:
             self._log.lost(SUBTOOL, f"values that are {error} are not published", f"line {row.line}: {column.type} {shown(text)!r}")
             return None
         if value is None:
             if text.strip():
                 self._log.note(SUBTOOL, "values that turbostat did not have", f"line {row.line}: {column.type} {shown(text)!r}")
-        elif value >= 0:
+        else:
             self._keep(text, value)
         return value
 
@@ -636,7 +636,7 @@ class _Sampler:
     def _register(self, column: Column, names: Names) -> int:
         key = (column.type, tuple(names.values()))
         if key not in self._series:
-            self._series[key] = self._publication.series(column.metric, names, column.type)
+            self._series[key] = self._publication.series(column.metric, names, column.type, told=column.name)
         return self._series[key]
 
 
