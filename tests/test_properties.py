@@ -403,7 +403,6 @@ def test_every_value_of_a_wide_turbostat_is_published(output, read_bytes):
 @given(turbostat_tables())
 def test_every_value_of_a_table_aligned_with_blanks_is_published(output):
     blocks, times = output
-    blocks = [[[field.replace(" ", "_") for field in fields] for fields in rows] for rows in blocks]
     expected, interval = expected_of_table(blocks, times)
     assert_published(expected, turbostat_files(aligned(blocks).encode(), times, interval))
 

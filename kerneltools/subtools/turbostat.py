@@ -5,7 +5,8 @@
 
 A row of the catalogue names the columns that give a metric, in its formula: "scope:NAME,NAME". The scope (cpu, core,
 package, system) is the column's own, wherever its values stand; where it differs between machines both are named
-("core|package"). A NAME may hold a placeholder (PLACEHOLDERS), which the type repeats: "Pkg%pc<N>".
+("core|package"). A NAME may hold a placeholder (PLACEHOLDERS), which the type repeats: "Pkg%pc<N>". Where a column is in
+another unit than its metric, what makes one of the other follows it: "GHz*1000".
 """
 
 from __future__ import annotations
@@ -47,29 +48,33 @@ KNOWN_VALUES = 1 << 16  # texts whose values are kept
 _PLACEHOLDER = re.compile("(" + "|".join(PLACEHOLDERS) + ")")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
 _PLAIN = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")  # what needs no closer look
-_UNMEASURED = re.compile(r"[-+]?nan|[-+]?inf|\(neg\)|\*+(?:\.\*+)?|-")
+# "104**" is power that turbostat suspects, as its counter may have wrapped
+_UNMEASURED = re.compile(r"[-+]?nan|[-+]?inf|\(neg\)|[0-9]*(?:\.[0-9]*)?\*+(?:\.\*+)?|-")
 
 Names = dict[str, str]
 
 
 class Column(NamedTuple):
-    """A column of the catalogue: its name, its metric, the type its values are published as, and what it may be a property of."""
+    """A column of the catalogue: its name, its metric, the type its values are published as, what it may be a property of,
+    and by what its values are multiplied."""
 
     name: str
     metric: Metric
     type: str
     scopes: tuple[str, ...]
+    factor: int
 
 
 class Columns:
     """The columns that the catalogue knows."""
 
     def __init__(self, metrics: list[Metric]) -> None:
-        self._patterns: list[tuple[re.Pattern[str], Metric, tuple[str, ...]]] = []
+        self._patterns: list[tuple[re.Pattern[str], Metric, tuple[str, ...], int]] = []
         for metric in metrics:
             scopes, _, names = metric.field.partition(":")
-            for name in names.split(","):
-                self._patterns.append((re.compile(_name_pattern(name)), metric, tuple(scopes.split("|"))))
+            for spelling in names.split(","):
+                name, _, factor = spelling.partition("*")
+                self._patterns.append((re.compile(_name_pattern(name)), metric, tuple(scopes.split("|")), int(factor or 1)))
         self._known: dict[str, Column | None] = {}
 
     def find(self, name: str) -> Column | None:
@@ -88,11 +93,11 @@ class Columns:
         return [(index, column) for index, column in found if column is not None]
 
     def _match(self, name: str) -> Column | None:
-        for pattern, metric, scopes in self._patterns:
+        for pattern, metric, scopes, factor in self._patterns:
             match = pattern.fullmatch(name)
             if match:
                 held = match.group(1).lower().replace("_", "-").replace(" ", "-") if match.groups() else ""
-                return Column(name, metric, _PLACEHOLDER.sub(held, metric.type), scopes)
+                return Column(name, metric, _PLACEHOLDER.sub(held, metric.type), scopes, factor)
         return None
 
 
@@ -189,12 +194,13 @@ class _Places:
 
 
 class _Found:
-    """The columns of one header that give metrics; sought: those not seen on a row with a place yet; package and split:
-    the indices of those of a package, and of those whose scope differs between machines."""
+    """The columns of one header that give metrics; sought: those, with their types, that were not yet seen on a row that
+    says of which CPU, core or package (each scope they may have) they are; package and split: the indices of those of a
+    package, and of those whose scope differs between machines."""
 
     def __init__(self, columns: list[tuple[int, Column]]) -> None:
         self.columns = columns
-        self.sought = [entry for entry in columns if entry[1].scopes != ("system",)]
+        self.sought = [(index, column.type, scope) for index, column in columns for scope in column.scopes if scope != "system"]
         self.package = [index for index, column in columns if column.scopes == ("package",)]
         self.split = [index for index, column in columns if len(column.scopes) > 1]
 
@@ -202,9 +208,9 @@ class _Found:
 class _Survey:
     """What the whole output tells before its values are read.
 
-    intervals, times: of the blocks; carried: the types that stand on rows with a place, rather than in the summary
-    alone; outside: the columns that give no metric; split_scope: what a column that differs between machines is of, and
-    why_split what told so.
+    intervals, times: of the blocks; carried: the types, with their scopes, that stand on rows that tell the place,
+    rather than in the summary alone; outside: the columns that give no metric; split_scope: what a column that differs
+    between machines is of, and why_split what told so.
     """
 
     def __init__(self, table: Table, columns: Columns, places: _Places, vendor_scope: str) -> None:
@@ -213,7 +219,7 @@ class _Survey:
         self.intervals = 0
         self.times = Times(origin=None)
         self._early: list[float] = []
-        self.carried: set[str] = set()
+        self.carried: set[tuple[str, str]] = set()
         self.outside: dict[str, None] = {}
         self.split_scope = vendor_scope
         self.why_split = "the CPU's vendor" if vendor_scope else ""
@@ -257,7 +263,7 @@ class _Survey:
         if not self.split_scope or alike.form.places[1:2] == [] or alike.form.places[1].package is None:
             return False
         return not any(
-            index < len(fields) and fields[index] for index, _ in self.found(alike.form.header).sought for fields in alike.fields[1:]
+            index < len(fields) and fields[index] for index, _, _ in self.found(alike.form.header).sought for fields in alike.fields[1:]
         )
 
     @property
@@ -276,9 +282,9 @@ class _Survey:
         """Look on a row for values of columns that were in no row so far."""
         fields, where = row.fields, row.where
         for entry in found.sought[:]:
-            index, column = entry
-            if index < len(fields) and self.places.can_attribute(where, column.scopes[0]) and _is_printed(fields[index]):
-                self.carried.add(column.type)
+            index, metric_type, scope = entry
+            if index < len(fields) and self.places.can_attribute(where, scope) and _is_printed(fields[index]):
+                self.carried.add((metric_type, scope))
                 found.sought.remove(entry)
 
     def _count_packages(self, block: Block) -> None:
@@ -399,7 +405,7 @@ class _Clock:
 
 class _Plan(NamedTuple):
     """Where the fields of a row go: (index, series, whether other rows may have it too, column) in the order of the
-    fields, and series that are the mean of several columns as (indices, series, column)."""
+    fields, and series that are computed, the mean of several columns, as (indices, series, column)."""
 
     single: list[tuple[int, int, bool, Column]]
     means: list[tuple[list[int], int, Column]]
@@ -565,6 +571,8 @@ class _Sampler:
             value = self._value(row.fields[index], column, row)
             if value is None:
                 continue
+            if column.factor != 1:
+                value = significant(value * column.factor)
             # one that cannot be would hide in the mean
             if self._publication.admits(series, interval, value, row.header.names[index]):
                 found.append(value)
@@ -612,7 +620,7 @@ class _Sampler:
             if names is None:
                 continue
             series = self._register(column, names)
-            if len(found) == 1:
+            if len(found) == 1 and column.factor == 1:
                 plan.single.append((found[0][0], series, scope != "cpu", column))
             else:
                 plan.means.append(([index for index, _ in found], series, column))
@@ -624,7 +632,7 @@ class _Sampler:
         The summary is for the whole machine, and for what stands on no other row.
         """
         if where is MACHINE:
-            if scope != "system" and metric_type in self._survey.carried:
+            if scope != "system" and (metric_type, scope) in self._survey.carried:
                 return None
             if scope != "system":
                 self.from_summary[metric_type] = None
