@@ -501,7 +501,8 @@ class Table:
         if not names or not all(map(_NAME.fullmatch, names)):
             return None
         known = sum(name in LEADING or self._is_column(name) for name in names)
-        if known < len(names) and (known < 2 or known * 4 < len(names)):
+        is_led = len(names) > 1 and LEADING.issuperset(names[:2])
+        if known < len(names) and (known < 2 or (known * 4 < len(names) and not is_led)):
             return None
         header = Header(line, names, spans)
         if header.is_damaged:

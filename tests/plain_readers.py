@@ -256,6 +256,9 @@ COLUMNS = {
     "UMHz0.0": ("uncore-freq-mhz", "package"),
     "UMHz1.0": ("uncore-freq-mhz", "package"),
     "SysWatt": ("system-power-watt", "system"),
+    "NMI": ("nmi", "cpu"),
+    "LLC%hit": ("llc-hit-pct", "cpu"),
+    "L2%hit": ("l2-hit-pct", "cpu"),
 }
 # by the end of a type: least and greatest value that is published
 LIMITS = {

@@ -266,7 +266,7 @@ def test_every_count_of_a_wide_perf_stat_is_published(output, read_bytes, archiv
     assert_published(expected, perf_files(text.encode(), end, cpus, archive=archive), read_bytes)
 
 
-CPU_COLUMNS = ["Busy%", "Avg_MHz", "Bzy_MHz", "IPC", "IRQ", "SMI", "POLL%", "C1_ACPI%", "CPU%c1"]
+CPU_COLUMNS = ["Busy%", "Avg_MHz", "Bzy_MHz", "IPC", "IRQ", "SMI", "NMI", "POLL%", "C1_ACPI%", "CPU%c1", "LLC%hit", "L2%hit"]
 CORE_COLUMNS = ["CPU%c6", "CoreTmp", "CoreThr"]
 PACKAGE_COLUMNS = ["PkgTmp", "Pkg%pc6", "CorWatt", "PkgWatt", "RAMWatt", "UncMHz", "UMHz0.0", "UMHz1.0"]
 OTHER_COLUMNS = ["TSC_MHz", "POLL", "C1_ACPI", "haltpoll idle"]

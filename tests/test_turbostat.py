@@ -557,7 +557,7 @@ def test_a_table_without_avg_mhz_and_busy(publish):
 def test_energies_are_not_taken_for_powers(publish):
     outcome = publish(stamped(["- - 10 900.00 90.00", "0 0 4 900.00 90.00", "1 1 6"], header="Core CPU IRQ Pkg_J RAM_J"))
     assert outcome.types == {"irq"}
-    assert "columns outside the catalogue are not published (2 times): Pkg_J, RAM_J" in outcome.log
+    assert "columns outside the catalogue are not published: Pkg_J, RAM_J\n" in outcome.log
 
 
 def test_columns_that_end_in_a_percent_sign_without_being_an_idle_state(publish):
@@ -756,6 +756,7 @@ WILD = [
     ("Busy%", "445.00", "100.30"),
     ("CPU%c1", "184467440737.09", "102.00"),
     ("C6%", "112.00", "100.01"),
+    ("LLC%hit", "1844674407370955264.00", "100.00"),
     ("Busy%", "-0.01", "0.00"),
     ("Avg_MHz", "4294967", "9130"),
     ("Bzy_MHz", "4294967296", "10000"),
@@ -773,6 +774,7 @@ WILD = [
     ("IRQ", "4294967290", "2000000000"),
     ("IRQ", "18446744073709551000", "0"),
     ("IRQ", "-5", "7"),
+    ("NMI", "4294967295", "1000"),
     ("SMI", "2147483648", "3"),
     ("CoreThr", "4294967295", "12"),
     ("IPC", "6148914691.20", "8.25"),
@@ -1053,6 +1055,28 @@ def test_an_idle_state_whose_name_has_a_blank_does_not_shift_the_others(publish)
     text = RECORDED.replace("\t", " ")
     assert publish(text).series == publish(RECORDED).series
     assert publish(RECORDED.expandtabs(24)).series == publish(RECORDED).series
+
+
+# --- columns
+
+
+def test_hits_of_the_caches_and_nmis_are_published(publish):
+    rows = ["- - 30.00 15 1000 81.25 2000 92.50", "0 0 20.00 7 500 80.00 900 91.00", "1 1 40.00 8 500 82.50 1100 94.00"]
+    outcome = publish(stamped(rows, header="Core CPU Busy% NMI LLCkRPS LLC%hit L2MRPS L2%hit"))
+    assert outcome.rc == 0, outcome.log
+    assert outcome.cpus("nmi") == {"0 0 0 0 0": [7], "0 0 1 0 1": [8]}
+    assert outcome.cpus("llc-hit-pct") == {"0 0 0 0 0": [80.0], "0 0 1 0 1": [82.5]}
+    assert outcome.cpus("l2-hit-pct") == {"0 0 0 0 0": [91.0], "0 0 1 0 1": [94.0]}
+    assert outcome.desc("nmi")["default-aggregation"] == "sum"
+    assert outcome.desc("l2-hit-pct")["default-aggregation"] == "avg"
+
+
+def test_every_column_that_is_not_published_is_named(publish):
+    names = "TSC_MHz POLL C1 C1E C6 GFX%rc6 GFXMHz GFXAMHz Totl%C0 Any%C0 GFX%C0 CPUGFX% Mod%c6 Die%c6 SYS%LPI CPU%LPI PKG_% RAM_% LLCkRPS"
+    values = " ".join("1" for _ in names.split())
+    outcome = publish(stamped([f"- - 5.00 {values}", f"0 0 5.00 {values}"], header=f"Core CPU Busy% {names}"))
+    assert outcome.rc == 0, outcome.log
+    assert f"NOTE: turbostat: columns outside the catalogue are not published: {', '.join(names.split())}\n" in outcome.log
 
 
 # --- the catalogue

@@ -44,6 +44,7 @@ BREAKOUTS = {
 PLACEHOLDERS = {"<N>": "[0-9]{1,3}", "<state>": "POLL|C[0-9][0-9A-Za-z_]*|[A-Za-z]+ idle"}
 FEW = 3  # times from which a median means something
 KNOWN_VALUES = 1 << 16  # texts whose values are kept
+COLUMNS_SHOWN = 500  # no turbostat has so many; a damaged output may
 
 _PLACEHOLDER = re.compile("(" + "|".join(PLACEHOLDERS) + ")")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
@@ -671,8 +672,10 @@ def publish(run: Run, raw: RawFile, publication: Publication) -> None:
 
 def _remark(survey: _Survey, sampler: _Sampler, log: Log) -> None:
     """Say what a reader of the numbers should know of where they come from."""
-    for name in survey.outside:
-        log.note(SUBTOOL, "columns outside the catalogue are not published", shown(name))
+    if survey.outside:
+        names = [shown(name) for name in survey.outside]
+        more = f" and {len(names) - COLUMNS_SHOWN} more" if len(names) > COLUMNS_SHOWN else ""
+        log.note(SUBTOOL, "columns outside the catalogue are not published: " + ", ".join(names[:COLUMNS_SHOWN]) + more)
     for metric_type in sampler.from_summary:
         log.note(SUBTOOL, "stands in the summary row only, published without breakouts as turbostat summed it up", metric_type)
     if survey.places.are_packages_counted:
