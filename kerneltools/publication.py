@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import nan
+from operator import le
 from pathlib import Path
 from typing import Callable, NamedTuple, Union
 
-from kerneltools.catalogue import Metric
+from kerneltools.catalogue import UNBOUNDED, Bound, Metric
 from kerneltools.clock import Interval
 from kerneltools.curves import Curves
 from kerneltools.limits import MOST_SERIES, Distinct
@@ -77,15 +78,18 @@ class _Total:
 
 
 class _Series:
-    """Where one series stands: its handle in the files, the end and ordinal of its last sample."""
+    """Where one series stands: its handle in the files, the end and ordinal of its last sample; and between which values
+    all must lie, of what `told` is the collector's name."""
 
-    __slots__ = ("end", "handle", "names", "ordinal", "total", "type")
+    __slots__ = ("bound", "end", "handle", "names", "ordinal", "told", "total", "type")
 
-    def __init__(self, handle: int, total: _Total, metric_type: str, names: dict[str, str]) -> None:
+    def __init__(self, handle: int, total: _Total, metric_type: str, names: dict[str, str], bound: Bound, told: str) -> None:
         self.handle = handle
         self.total = total
         self.type = metric_type
         self.names = names
+        self.bound = bound
+        self.told = told
         self.end = -1
         self.ordinal = -1
 
@@ -93,15 +97,25 @@ class _Series:
         return shown(self.type) + "".join(f" {name}={shown(value)}" for name, value in self.names.items())
 
 
+class _Limits(NamedTuple):
+    """The places of a row whose series are bounded: pick gives their values, which must lie between least and greatest."""
+
+    places: list[int]
+    pick: Callable[[Sequence[Value | None]], Sequence[Value | None]]
+    least: list[float]
+    greatest: list[float]
+
+
 class Row:
     """Series that are published together: their numbers as Publication.series gives them."""
 
-    __slots__ = ("in_files", "is_distinct", "numbers", "parts")
+    __slots__ = ("in_files", "is_distinct", "limits", "numbers", "parts")
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.numbers = tuple(numbers)
         self.is_distinct = len(set(self.numbers)) == len(self.numbers)
         self.in_files: FileRow | None = None
+        self.limits: _Limits | None = None
         self.parts: list[tuple[_Total, Callable[[Sequence[Value]], Sequence[Value]]]] = []  # per type: its values in the row
 
 
@@ -132,10 +146,12 @@ class Publication:
         self._files = MetricFiles(self._directory, self._file_id, rows_per_series=max(1, intervals))
         self.curves.expect(intervals, REACH_BACK)
 
-    def series(self, metric: Metric, names: dict[str, str], metric_type: str | None = None, unit: str | None = None) -> int:
+    def series(
+        self, metric: Metric, names: dict[str, str], metric_type: str | None = None, unit: str | None = None, told: str = ""
+    ) -> int:
         """Register a series of `metric`; names are its breakouts. Where the metric is open (<event>), metric_type is
         the type to publish under and unit what the collector says it is in. The same type and names again are the same
-        series."""
+        series. told: the collector's own name of it, for messages."""
         assert self._files is not None, "expect() comes first"
         descriptor = metric.descriptor(metric_type)
         published_type = descriptor["type"]
@@ -148,17 +164,23 @@ class Publication:
         if total is None:
             total = _Total(metric.unit if unit is None else unit, (self._order[metric.type], len(self._totals)))
             self._totals[published_type] = total
-        self._series.append(_Series(self._files.series(descriptor, names), total, published_type, names))
+        bound = metric.bound if names else metric.bound_of_all
+        self._series.append(_Series(self._files.series(descriptor, names), total, published_type, names, bound, told))
         self.curves.series(metric, published_type, total.unit, names)
         self._numbers[key] = len(self._series) - 1
         return self._numbers[key]
 
     def sample(self, series: int, interval: Interval, value: Value) -> None:
-        """Publish `value` for an interval of a series, later than all its earlier ones (a second one is refused).
+        """Publish `value` for an interval of a series, later than all its earlier ones (a second one is refused), if its
+        unit's bound admits it.
 
         The sample begins where the previous one of its series ended, over at most REACH_BACK missing intervals;
         beyond that the hole stays and is counted in the log.
         """
+        if self.admits(series, interval, value):
+            self._sample(series, interval, value)
+
+    def _sample(self, series: int, interval: Interval, value: Value) -> None:
         if self._row is not None:
             self._leave_row()
         state = self._series[series]
@@ -182,6 +204,20 @@ class Publication:
         duration = end - begin + 1
         total.add(duration, duration * value, 1, value, value)
 
+    def admits(self, series: int, interval: Interval, value: Value, told: str = "") -> bool:
+        """Whether a value is one that a machine can have, by the catalogue's bound for its unit; counted in the log if not.
+
+        told: the collector's name of it, where it is another than that of the series.
+        """
+        state = self._series[series]
+        if state.bound.admits(value):
+            return True
+        least, greatest = state.bound
+        name, most = shown(told or state.told or state.type), f"{greatest:.10g} {state.total.unit}".rstrip()
+        where = f"{value} ({shown(str(state))}, at {interval.end / 1000:.3f})"
+        self._log.lost(self._subtool, f"{name}: values below {least:.10g} or above {most} are not published", where)
+        return False
+
     def is_begun(self, series: int) -> bool:
         """Whether a series has a sample."""
         return self._series[series].ordinal >= 0
@@ -191,6 +227,7 @@ class Publication:
 
         It does what `sample` does for each, but quickly where the row was published in the interval before.
         """
+        values = self._admitted(row, interval, values)
         if self._follows(row, interval, values):
             self._publish_row(row, interval, values)
             return
@@ -198,11 +235,31 @@ class Publication:
             self._leave_row()
         for number, value in zip(row.numbers, values):
             if value is not None:
-                self.sample(number, interval, value)
+                self._sample(number, interval, value)
         states = [self._series[number] for number in row.numbers]
         if row.is_distinct and any(value is not None for value in values) and all(state.ordinal >= 0 for state in states):
             self._row, self._row_interval = row, interval
             self._missing = {place: (state.end, state.ordinal) for place, state in enumerate(states) if state.ordinal != interval.ordinal}
+
+    def _admitted(self, row: Row, interval: Interval, values: Sequence[Value | None]) -> Sequence[Value | None]:
+        """The values with None for each that its unit's bound does not admit."""
+        if row.limits is None:
+            bounds = [self._series[number].bound for number in row.numbers]
+            places = [place for place, bound in enumerate(bounds) if bound != UNBOUNDED]
+            row.limits = _Limits(
+                places, items(places), [bounds[place].least for place in places], [bounds[place].greatest for place in places]
+            )
+        places, pick, least, greatest = row.limits
+        if not places:
+            return values
+        held = pick(values)
+        if None not in held and all(map(le, least, held)) and all(map(le, held, greatest)):  # type: ignore[arg-type]
+            return values
+        admitted = list(values)
+        for place, value in zip(places, held):
+            if value is not None and not self.admits(row.numbers[place], interval, value):
+                admitted[place] = None
+        return admitted
 
     def _follows(self, row: Row, interval: Interval, values: Sequence[Value | None]) -> bool:
         """Whether the row was published in the interval before, has any value, and no series is behind a hole now."""

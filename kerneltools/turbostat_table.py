@@ -7,6 +7,10 @@ A block is a summary row ("-" in the topology columns) and one row for each CPU.
 of its first thread, those of a package only on the row of its first CPU: the other rows end early or have empty fields.
 Time_Of_Day_Seconds is the moment at which a row's counters were read, the end of its interval; CPUs are read one after
 the other, and the summary has the last one's (turbostat.c, sum_counters).
+
+Until 2016 a package's and a core's number stood on the row of its first CPU only, with "-" on the others, before 2014
+with blanks there and in all of the summary. People keep tables that blanks separate; fields that are missing at the end
+of a row are missing in `Row.fields`, too, whatever separates them.
 """
 
 from __future__ import annotations
@@ -25,10 +29,15 @@ TIME = "Time_Of_Day_Seconds"
 # In turbostat's order; what precedes the first column that is none of these says where a row belongs.
 TOPOLOGY = ("Package", "Die", "L3", "Node", "Module", "Core", "CPU", "APIC", "X2APIC")
 LEADING = {"usec", TIME, *TOPOLOGY}
+# Tables of before 2014 have one of the first, and what they call the columns of places.
+OLD = {"%c0", "GHz"}
+OLD_TOPOLOGY = {"pk": "Package", "pkg": "Package", "cr": "Core", "cor": "Core", "core": "Core"}
+FEWEST_FIELDS = 4  # of a line of numbers that is taken for a row where no header tells
 READING_TIME = 0.005  # seconds between two rows of one interval where nothing else tells whether they are
 
 _NAME = re.compile(r"[A-Za-z%][^\t:,=()]*")
 _WORD = re.compile(r"\S+")
+_COLUMN = re.compile(r"[A-Za-z]+ idle\S*|\S+")  # "haltpoll idle%" is one, the only name with a blank that is met
 _WHOLE = re.compile(r"-?[0-9]+\.[0-9]{2}")  # a number that turbostat printed to its end: "%.2f"
 _NO_ROW = re.compile(r"^[^0-9\-\n].*$", re.MULTILINE)
 _PLACE = re.compile(r"[0-9]{1,7}")
@@ -61,6 +70,9 @@ class Header:
         self.time = names.index(TIME) if TIME in names else -1
         places = [index for index in range(leading) if names[index] in TOPOLOGY]
         self.topology = slice(places[0], places[-1] + 1) if places else slice(0, 0)
+        self.has_cpus = "CPU" in names[self.topology]
+        self.is_old = not OLD.isdisjoint(names)
+        self.is_terse = False  # whether rows leave out of their place what the row above says
         self.places: dict[tuple[str, ...], Where] = {}
 
     @property
@@ -80,19 +92,22 @@ class Header:
     def _aligned(self, line: str) -> Fields:
         """The words of a row by the columns they stand under; none where that is not clear of each of them."""
         fields = [""] * len(self.names)
+        last = 0
         for word in _WORD.finditer(line):
             under = [column for column, (start, end) in enumerate(self._spans) if word.start() < end and start < word.end()]
             if len(under) != 1 or fields[under[0]]:
                 return []
-            fields[under[0]] = word.group()
-        return fields if all(fields[self.topology]) else []
+            last = under[0]
+            fields[last] = word.group()
+        # a row that ends early does so here, too
+        return fields[: last + 1] if self.is_old or all(fields[self.topology]) else []
 
     def place(self, fields: Fields) -> Where | None:
         """Where the row belongs; None where its topology columns do not read as such."""
         key = tuple(fields[self.topology])
         where = self.places.get(key)
         if where is None:
-            texts = [text.strip() for text in key]
+            texts = [text.strip() or ("-" if self.is_old else "") for text in key]
             if len(texts) < self.topology.stop - self.topology.start or not all(t == "-" or _PLACE.fullmatch(t) for t in texts):
                 return None
             told = dict(zip(self.names[self.topology], texts))
@@ -103,8 +118,19 @@ class Header:
                 where = MACHINE
             limits.check(len(self.places), limits.MOST_PLACES, "places")
             limits.check(sum(map(len, key)), limits.LONGEST_NAME, "characters in the name of a place")
+            if where.cpu is not None and "-" in (told.get("Package"), told.get("Die"), told.get("Core")):
+                self.is_terse = True
             self.places[key] = where
         return where
+
+
+def _beneath(where: Where, above: Where) -> Where:
+    """The place of a CPU's row, completed from the row above it where it leaves out what has not changed."""
+    if where.cpu is None or (where.package is not None and where.package != above.package):
+        return where
+    die = where.die if where.die is not None else above.die
+    core = where.core if where.core is not None else above.core
+    return Where(above.package, die, core, where.cpu)
 
 
 class Row(NamedTuple):
@@ -134,7 +160,7 @@ class Form:
             return None
         header = block.summary.header
         rows = [block.summary, *block.rows.values()]
-        if header.time < 0 or not header.has_topology or any(row.header is not header for row in rows):
+        if header.time < 0 or not header.has_topology or header.is_terse or any(row.header is not header for row in rows):
             return None
         return cls(header, [row.where for row in rows], [row.fields[header.topology] for row in rows])
 
@@ -301,11 +327,12 @@ class Table:
         self._lines_lost = False
         self._form: Form | None = None  # of the last block that was not of a known one
         self._find_headers()
-        self.has_short_rows = False  # rows with fewer fields than columns
+        self._are_rows_of_cpus = self._look_for_rows_of_cpus()
 
     def blocks(self, log: Log) -> Iterator[Block]:
         """The intervals in the output's order; what cannot be read is counted in `log` by line."""
         self._form = None
+        self._lines_lost = False
         block: Block | None = None
         before: float | None = None  # time of the block before
         distance = 0.0
@@ -340,7 +367,7 @@ class Table:
                     log.lost(self._subtool, "rows with a time before their interval are not published", f"line {row.line}")
                     self._lines_lost = True
                     continue
-                elif row.where is MACHINE:
+                elif row.where is MACHINE or _identity(row.where) in block.rows:
                     what = "rows beside the summary's that do not say where they belong are not published"
                     log.note(self._subtool, what, f"line {row.line}")
                     continue
@@ -363,7 +390,7 @@ class Table:
     @staticmethod
     def _is_repeated(row: Row, block: Block) -> bool:
         """Whether the place had its row already, although the interval is not over: where the number of a CPU is damaged."""
-        if row.where is MACHINE or row.time is None or block.time is None or block.summary is None:
+        if row.where is MACHINE or not row.header.has_cpus or row.time is None or block.time is None or block.summary is None:
             return False
         return row.time <= block.time and _identity(row.where) in block.rows
 
@@ -371,17 +398,45 @@ class Table:
         """Whether the row is of another interval than the block; distance: between the two blocks before, 0 if unknown."""
         later = row.time - block.time if row.time is not None and block.time is not None else None
         if row.where is not MACHINE:
-            return _identity(row.where) in block.rows or (later is not None and 0 < distance < 2 * later)
+            is_late = later is not None and (0 < distance < 2 * later or (not row.header.has_cpus and later > READING_TIME))
+            # without a CPU column all CPUs of a core or package have rows of that place
+            return is_late or (_identity(row.where) in block.rows if row.header.has_cpus else row.follows_header)
         if row.header.has_topology or row.follows_header or block.summary is None:
             return True
         # no topology columns: with --Summary each row is an interval, else the summary is followed by rows of the CPUs
         if later is not None:
             return later > READING_TIME
-        return not self.has_short_rows
+        return not self._are_rows_of_cpus
+
+    def _look_for_rows_of_cpus(self) -> bool:
+        """Whether of rows that tell neither a place nor a time only the first after each header is of the machine, the
+        others of CPUs: these lack what stands once a core or package, and --Summary does not repeat the header."""
+        if all(header.has_topology or header.time >= 0 for header in self._headers.values()):
+            return False
+        sizes: dict[int, int] = {}  # rows under one header -> how often
+        size = short = others = 0
+        whole: set[int] = set()
+        for row in self._rows(Log()):
+            if isinstance(row, Alike) or row.header.has_topology or row.header.time >= 0 or row.line == self._cut_line:
+                continue
+            filled = {index for index, text in enumerate(row.fields) if text.strip()}
+            if row.follows_header:
+                sizes[size] = sizes.get(size, 0) + 1
+                size, whole = 0, filled
+            else:
+                others += 1
+                short += not whole <= filled
+            size += 1
+        sizes[size] = sizes.get(size, 0) + 1
+        sizes.pop(0, None)
+        usual = max(sizes, key=lambda one: sizes[one], default=1)
+        # a few short rows are damage
+        return 0 < others <= 10 * short or (usual > 1 < sizes[usual] and 2 * sizes[usual] > sum(sizes.values()))
 
     def _rows(self, log: Log) -> Iterator[Row | Alike]:
         header: Header | None = None
         follows_header = False
+        above = MACHINE  # the place of the row above, where that is known
         lines = _Lines(self._raw)
         while (line := lines.next()) is not None:
             if not line or line.isspace():
@@ -396,14 +451,18 @@ class Table:
                 if self._form is not None and self._form.header is header:
                     alike = self._alike(self._form, line, lines, follows_header)
                     if alike is not None:
+                        above = alike.form.places[-1]
                         yield alike
                         follows_header = False
                         continue
                 fields = header.split(line)
                 where = header.places.get(tuple(fields[header.topology])) if header.has_topology else None
                 if where is not None and len(fields) <= len(header.names) and number != self._cut_line:
-                    time = read_time(fields[header.time]) if header.time >= 0 else None
+                    time = read_time(fields[header.time]) if 0 <= header.time < len(fields) else None
                     if time is not None or header.time < 0:
+                        if header.is_terse:
+                            where = _beneath(where, above)
+                        above = where
                         yield Row(where, time, header, fields, number, follows_header)
                         follows_header = False
                         continue
@@ -415,8 +474,13 @@ class Table:
                 header, follows_header = found, True
                 continue
             row = self._row(line, lines, header, follows_header, log)
-            if row is not None:
+            if row is None:
+                above = MACHINE  # it may have been of any place
+            else:
                 header, follows_header = row.header, False
+                if header.is_terse:
+                    row = row._replace(where=_beneath(row.where, above))
+                above = row.where
                 yield row
 
     def _alike(self, form: Form, line: str, lines: _Lines, follows_header: bool) -> Alike | None:
@@ -446,14 +510,17 @@ class Table:
         if "\t" in line:
             names, spans = [name.strip() for name in line.split("\t")], []
         else:
-            words = list(_WORD.finditer(line))
+            words = list(_COLUMN.finditer(line))
             names, spans = [word.group() for word in words], [word.span() for word in words]
+            if not OLD.isdisjoint(names):
+                names = [OLD_TOPOLOGY.get(name, name) for name in names]
         while names and not names[-1]:
             names.pop()
         if not names or not all(map(_NAME.fullmatch, names)):
             return None
         known = sum(name in LEADING or self._is_column(name) for name in names)
-        if known < len(names) and (known < 2 or known * 4 < len(names)):
+        is_led = len(names) > 1 and LEADING.issuperset(names[:2])
+        if known < len(names) and (known < 2 or (known * 4 < len(names) and not is_led)):
             return None
         header = Header(line, names, spans)
         if header.is_damaged:
@@ -468,7 +535,8 @@ class Table:
         number = lines.number
         if header is None:
             times = 1 + lines.skip_alike(line)
-            if "\t" in line and re.match(r"\s*[-0-9]", line):
+            words = line.split()
+            if re.match(r"\s*[-0-9]", line) if "\t" in line else len(words) >= FEWEST_FIELDS and _is_numeric(words):
                 self._lose(log, "rows before the first header", number, line, times)
             return None
         fields = header.split(line)
@@ -496,8 +564,6 @@ class Table:
         if cut and len(fields) < len(header.names):
             self._lose(log, "the last line is cut", number, line)
             self._lines_lost = False  # the rest of it is there
-        elif len(fields) < len(header.names):
-            self.has_short_rows = True
         time = read_time(fields[header.time]) if 0 <= header.time < len(fields) else None
         if time is None and header.time >= 0:
             # of which interval it is nobody knows

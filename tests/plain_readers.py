@@ -330,7 +330,16 @@ COLUMNS = {
     "UMHz0.0": ("uncore-freq-mhz", "package"),
     "UMHz1.0": ("uncore-freq-mhz", "package"),
     "SysWatt": ("system-power-watt", "system"),
+    "NMI": ("nmi", "cpu"),
+    "LLC%hit": ("llc-hit-pct", "cpu"),
+    "L2%hit": ("l2-hit-pct", "cpu"),
 }
+# by the end of a type: least and greatest value that is published
+LIMITS = {
+    "pct": (0, 110), "mhz": (0, 20000), "watt": (0, 5000), "celsius": (-60, 150), "ipc": (0, 100),
+    "irq": (0, 2**31 - 1), "smi": (0, 2**31 - 1), "nmi": (0, 2**31 - 1), "throttle": (0, 2**31 - 1),
+}  # fmt: skip
+WATTS_OF_A_MACHINE = (0, 50000)
 TIME = "Time_Of_Day_Seconds"
 PLACES = ("Package", "Die", "Core", "CPU")
 
@@ -385,13 +394,19 @@ def turbostat(text, ends, epoch):
                 else:
                     thread = sorted(cores[package, die, core]).index(int(cpu))
                     names = {"package": package, "die": die, "core": core, "thread": str(thread), "cpu": cpu}
-                mean = sum(found) / len(found)
-                expected.add(f"turbostat:{metric_type}", names, when[end], mean, derived=len(found) > 1)
+                least, greatest = LIMITS[metric_type.rpartition("-")[2]]
+                if metric_type.endswith("watt") and not names:
+                    least, greatest = WATTS_OF_A_MACHINE
+                possible = [value for value in found if least <= value <= greatest]
+                if possible:
+                    mean = sum(possible) / len(possible)
+                    expected.add(f"turbostat:{metric_type}", names, when[end], mean, derived=len(possible) > 1)
     return expected.series
 
 
 # --- toplev
 
+FARTHEST = 1000  # percent from 0 that a node may be
 NODES = {
     "Frontend_Bound": "frontend-bound", "Bad_Speculation": "bad-speculation", "Backend_Bound": "backend-bound", "Retiring": "retiring",
     "Backend_Bound.Memory_Bound": "memory-bound", "Backend_Bound.Core_Bound": "core-bound", "MUX": "mux",
@@ -423,6 +438,8 @@ def toplev_csv(text, header=None):
         if row["Unit"].strip().startswith("%") and row["Value"] not in ("", "nan"):
             value = Fraction(row["Value"])
             place = cpus_of(row.get("CPUs") or "")
+            if abs(value) > FARTHEST:
+                continue
             expected.add(f"toplev:{NODES[row['Area']]}", place, when[Fraction(row["Timestamp"])], Fraction(float(value)))
     return expected.series
 
@@ -437,6 +454,8 @@ def toplev_json(text):
             if record.get("metric-unit") in PERF_NODES and "nan" not in record["metric-value"]:
                 place = place_of(record, {})
                 value = Fraction(float(record["metric-value"]))
+                if abs(value) > FARTHEST:
+                    continue
                 expected.add(f"toplev:{PERF_NODES[record['metric-unit']]}", place, when[time], value)
         shares = [Fraction(float(r["pcnt-running"])) for r in found if "pcnt-running" in r and r["counter-value"] != "<not supported>"]
         if shares:

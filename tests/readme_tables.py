@@ -32,7 +32,16 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def catalogue_rows() -> list[list[str]]:
-    """The fields of every row of the catalogue."""
+    """The fields of every metric's row of the catalogue."""
+    return [row for row in _rows() if row[0] != catalogue.BOUND]
+
+
+def bound_rows() -> list[list[str]]:
+    """The fields of every bound's row of the catalogue, without the word bound."""
+    return [row[1:] for row in _rows() if row[0] == catalogue.BOUND]
+
+
+def _rows() -> list[list[str]]:
     lines = catalogue.CATALOGUE.read_text(encoding="utf-8").splitlines()
     return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
@@ -45,6 +54,15 @@ def metric_table(subtool: str) -> str:
         if of == subtool
     ]
     return _table(["type", "class", "value", "unit", "over places", "what it says"], rows)
+
+
+def bound_table() -> str:
+    """Between which values those of a unit are published."""
+    rows = [
+        [subtool, f"`{of}`" if ":" in of else of, "" if unit == "-" else unit, least, greatest, why]
+        for subtool, of, unit, least, greatest, why in bound_rows()
+    ]
+    return _table(["subtool", "kind", "unit", "least", "greatest", "why"], rows)
 
 
 def parameter_table(declarations: declared.Declarations) -> str:
@@ -63,6 +81,7 @@ def rewritten(readme: str) -> str:
     """README.md's text with every marked table made anew; raises KeyError for a marker that nobody knows."""
     declarations = declared.load()
     tables = {f"{subtool} metrics": metric_table(subtool) for subtool in {row[0] for row in catalogue_rows()}}
+    tables["bounds"] = bound_table()
     tables["parameters"] = parameter_table(declarations)
     return MARKED.sub(lambda found: found[1] + tables[found["name"]] + found[3], readme)
 

@@ -14,14 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kerneltools import curves, sink
-from kerneltools.catalogue import load
+from kerneltools.catalogue import Bound, load
 from kerneltools.clock import Interval
 from kerneltools.log import Log
 from kerneltools.publication import Publication, Row
 
 CATALOGUE = load()
 SUM = next(metric for metric in CATALOGUE if metric.type == "context-switches-sec")
-MEAN = next(metric for metric in CATALOGUE if metric.type == "ipc")
+MEAN = next(metric for metric in CATALOGUE if metric.type == "ipc")._replace(bound=Bound(0, 2**61))
 SERIES = 5
 TOOLBOX = os.environ.get("TOOLBOX_HOME", "")
 
@@ -92,9 +92,23 @@ def test_rows_are_published_as_their_values_one_by_one_are(rows, intervals, max_
         assert published(rows, intervals, True, max_rows, TOOLBOX)[0] == one_by_one[0]
     assert by_row[0] == one_by_one[0]
     assert by_row[1] == one_by_one[1]
-    assert by_row[4:] == one_by_one[4:]
+    assert by_row[4] == one_by_one[4]
+    # a row's values are held against their bounds before one of them is published
+    assert sorted(by_row[5]) == sorted(one_by_one[5])
     for row, other in zip(by_row[2], one_by_one[2]):
         assert row._replace(mean=0) == other._replace(mean=0)
         assert math.isclose(row.mean, other.mean, rel_tol=1e-9)
     assert len(by_row[2]) == len(one_by_one[2])
     assert by_row[3] == one_by_one[3]
+
+
+def test_a_value_beyond_its_bound_is_no_sample_and_the_next_one_covers_it():
+    intervals = [(0, 0, 0, [1, 1]), (0, 0, 0, [2**62, 2**62]), (0, 0, 0, [3, 2**62])]
+    for by_row in (True, False):
+        files, _, summary, _, _, log = published([[0, 1]], intervals, by_row, 100)
+        assert sorted(files["metric-data-perf-stat.csv.xz"].decode().splitlines()) == [
+            "0,1001,1010,1", "0,1011,1030,3", "1,1001,1010,1", f"1,1011,1030,{2**62}"
+        ]  # fmt: skip
+        assert [(row.type, row.samples, row.greatest) for row in summary] == [("ipc", 2, 3), ("context-switches-sec", 3, 2**62)]
+        limits = f"values below 0 or above {2**61:.10g} are not published"
+        assert log == [f"WARNING: perf-stat: ipc: {limits}: {2**62} (ipc cpu=0, at 1.020)"]

@@ -421,6 +421,15 @@ def test_a_value_that_is_no_number_is_said(data_dir):
     assert "12..5" in done.out
 
 
+@pytest.mark.parametrize(("node_name", "name"), [("Retiring", "retiring"), ("Retiring.Some_Node", "some-node")])
+@pytest.mark.parametrize("value", ["18446744073709.6", "1000.1", "-1000.1"])
+def test_a_value_that_no_share_can_have_is_no_sample_and_is_said(data_dir, node_name, name, value):
+    done = process(data_dir, table(*(row(time, node_name, each) for time, each in ((1.0, 1.5), (2.0, value), (3.0, 1000.0)))), end=3.0)
+    assert done.rows(name) == [(1, 1000, 1.5), (1001, 3000, 1000.0)]
+    assert done.rc == 1
+    assert f"toplev:{name}: values below -1000 or above 1000 % are not published: {value} (toplev:{name}, at" in done.out
+
+
 def test_a_header_that_is_cut_leaves_the_rows(data_dir):
     done = process(data_dir, table(row(1.0, "Retiring", 31.3), header="Timestamp,Are"), end=1.0)
     assert (done.rc, done.values("retiring")) == (1, [31.3])
@@ -517,6 +526,13 @@ def test_a_metric_that_perf_cannot_compute_is_no_sample(data_dir, value):
     done = process(data_dir, "\n".join(lines) + "\n", name="toplev-output.json", end=3.0)
     assert done.rows("retiring") == [(1, 1000, 10.0), (1001, 3000, 12.0)]
     assert done.rc == 0
+
+
+def test_a_metric_of_perf_that_no_share_can_have_is_no_sample(data_dir):
+    lines = [node(time, "%  retiring", value) for time, value in ((1.0, 10.0), (2.0, 184467440737.09), (3.0, 12.0))]
+    done = process(data_dir, "\n".join(lines) + "\n", name="toplev-output.json", end=3.0)
+    assert done.rows("retiring") == [(1, 1000, 10.0), (1001, 3000, 12.0)]
+    assert done.rc == 1
 
 
 def test_a_number_of_older_perfs_is_a_value_too(data_dir):

@@ -507,7 +507,7 @@ def test_what_turbostat_could_not_measure_is_no_sample(publish):
     assert outcome.times("core-temp-celsius", core="0") == [(10001, 20000)]
     assert outcome.times("ram-power-watt") == [(10001, 20000)]
     assert "values that turbostat did not have (7 times)" in outcome.log
-    assert "values that are out of range" in outcome.log, "-5 interrupts"
+    assert "IRQ: values below 0 or above 2147483647 are not published: -5 (" in outcome.log
 
 
 def test_core_numbers_with_gaps_stay_as_they_are(publish):
@@ -558,7 +558,7 @@ def test_a_table_without_avg_mhz_and_busy(publish):
 def test_energies_are_not_taken_for_powers(publish):
     outcome = publish(stamped(["- - 10 900.00 90.00", "0 0 4 900.00 90.00", "1 1 6"], header="Core CPU IRQ Pkg_J RAM_J"))
     assert outcome.types == {"irq"}
-    assert "columns outside the catalogue are not published (2 times): Pkg_J, RAM_J" in outcome.log
+    assert "columns outside the catalogue are not published: Pkg_J, RAM_J\n" in outcome.log
 
 
 def test_columns_that_end_in_a_percent_sign_without_being_an_idle_state(publish):
@@ -624,7 +624,8 @@ def test_a_summary_only_table_without_times(publish):
 
 
 def intervals(count):
-    return stamped(*(["- - 30.00 90.00", f"0 0 {n}.00 90.00", f"1 1 {n}.50"] for n in range(1, count + 1)), header="Core CPU Busy% PkgWatt")
+    busy = [n % 100 for n in range(1, count + 1)]
+    return stamped(*(["- - 30.00 90.00", f"0 0 {n}.00 90.00", f"1 1 {n}.50"] for n in busy), header="Core CPU Busy% PkgWatt")
 
 
 @pytest.mark.parametrize("left_of_line", [8, 9])
@@ -748,7 +749,348 @@ def test_a_row_whose_time_is_not_of_its_interval_is_lost(publish, time):
     assert found["0"][:2] == [(1, 1000, 1.01), (1001, 2000, 2.01)]
 
 
+# --- values that no machine has
+
+# what other tools printed of these counters, and what is like it: column, value, and the greatest value of its kind that a machine has
+WILD = [
+    ("Busy%", "5900.00", "110.00"),
+    ("Busy%", "445.00", "100.30"),
+    ("CPU%c1", "184467440737.09", "102.00"),
+    ("C6%", "112.00", "100.01"),
+    ("LLC%hit", "1844674407370955264.00", "100.00"),
+    ("Busy%", "-0.01", "0.00"),
+    ("Avg_MHz", "4294967", "9130"),
+    ("Bzy_MHz", "4294967296", "10000"),
+    ("Bzy_MHz", "-1", "0"),
+    ("UncMHz", "25500000", "4700"),
+    ("PkgWatt", "262183.99", "500.25"),
+    ("PkgWatt", "260000.00", "1000.00"),
+    ("RAMWatt", "65541.00", "360.00"),
+    ("RAMWatt", "-3.00", "0.01"),
+    ("SysWatt", "65536.00", "20000.00"),
+    ("PkgTmp", "255", "105"),
+    ("PkgTmp", "4294967273", "-27"),
+    ("PkgTmp", "-300", "-5"),
+    ("CoreTmp", "-274", "125"),
+    ("IRQ", "4294967290", "2000000000"),
+    ("IRQ", "18446744073709551000", "0"),
+    ("IRQ", "-5", "7"),
+    ("NMI", "4294967295", "1000"),
+    ("SMI", "2147483648", "3"),
+    ("CoreThr", "4294967295", "12"),
+    ("IPC", "6148914691.20", "8.25"),
+]
+
+
+@pytest.mark.parametrize(("column", "wild", "true"), WILD)
+@pytest.mark.parametrize("is_summary", [False, True])
+def test_a_counter_that_wrapped_is_no_sample_and_is_said(publish, column, wild, true, is_summary):
+    rows = [["- - 1 %s", "0 0 1 %s"][: 1 if is_summary else 2] for _ in range(5)]
+    told = [true, true, wild, true, true]
+    table_of = stamped(*([text % value for text in found] for found, value in zip(rows, told)), header=f"Core CPU TSC_MHz {column}")
+    outcome = publish(table_of)
+    (samples,) = [rows for _, _, rows in outcome.series]
+    value = float(true)
+    # the sample behind it reaches back over it; equal ones are one row
+    assert [(begin - EPOCH * 1000, end - EPOCH * 1000, float(number)) for begin, end, number in samples] == [(1, 50000, value)]
+    assert outcome.rc == 1
+    (line,) = [line for line in outcome.log.splitlines() if line.startswith("WARNING")]
+    assert line.startswith(f"WARNING: turbostat: {column}: values below ")
+    assert f" are not published: {float(wild) if '.' in wild else wild} (turbostat:" in line
+    assert f"at {EPOCH + 30}.000" in line
+
+
+def test_a_power_counter_that_went_back_shows_in_the_default_interval_too(publish):
+    """2^32 units of 2^-14 J, or of 2^-16 J, in 10 s."""
+    rows = [["- - 50.00 5.00", f"0 0 {pkg} {ram}"] for pkg, ram in (("50.00", "5.00"), ("26218.40", "6553.60"), ("51.00", "6.00"))]
+    outcome = publish(stamped(*rows, header="Core CPU PkgWatt RAMWatt"))
+    assert outcome.packages("package-power-watt") == {"0": [50.0, 51.0]}
+    assert outcome.packages("ram-power-watt") == {"0": [5.0, 6.0]}
+
+
+def test_a_wild_value_costs_itself_only(publish):
+    """The numbers of one bug report's shape: power of a 32-bit counter that went back, shares and a frequency that wrapped."""
+    lines = [
+        f"usec {T} Core CPU Busy% Bzy_MHz CoreTmp PkgTmp Pkg%pc6 PkgWatt CorWatt RAMWatt",
+        f"90 {EPOCH + 1}.000 - - 10.00 3000 50 52 12.00 40.00 30.00 5.00",
+        f"40 {EPOCH + 1}.000 0 0 10.00 3000 50 52 12.00 40.00 30.00 5.00",
+        f"90 {EPOCH + 2}.000 - - 10.00 3000 50 52 12.00 262183.99 30.00 65541.00",
+        f"40 {EPOCH + 2}.000 0 0 10.00 3000 50 52 12.00 262183.99 30.00 65541.00",
+        f"90 {EPOCH + 3}.000 - - 5900.00 3000 50 52 184467440737.09 41.00 30.00 6.00",
+        f"40 {EPOCH + 3}.000 0 0 5900.00 4294967 50 52 184467440737.09 41.00 30.00 6.00",
+    ]
+    outcome = publish(table(*lines), vendor="GenuineIntel", interval="1")
+    assert outcome.rc == 1
+    assert outcome.cpus("cpu-busy-pct") == {"0 0 0 0 0": [10.0]}
+    assert outcome.times("cpu-busy-pct") == [(1, 2000)]
+    assert outcome.cpus("cpu-busy-freq-mhz") == {"0 0 0 0 0": [3000]}
+    assert outcome.packages("package-power-watt") == {"0": [40.0, 41.0]}
+    assert outcome.times("package-power-watt") == [(1, 1000), (1001, 3000)]
+    assert outcome.packages("ram-power-watt") == {"0": [5.0, 6.0]}
+    assert outcome.packages("pkg-pc6-pct") == {"0": [12.0]}
+    assert outcome.packages("core-power-watt") == {"0": [30.0]}
+    warned = re.findall(r"^WARNING: turbostat: (\S+): values .* are not published: (\S+) ", outcome.log, re.MULTILINE)
+    assert warned == [
+        ("PkgWatt", "262183.99"), ("RAMWatt", "65541.0"), ("Busy%", "5900.0"), ("Bzy_MHz", "4294967"), ("Pkg%pc6", "184467440737.09"),
+    ]  # fmt: skip
+
+
+def test_a_number_that_is_right_in_one_column_is_not_taken_for_right_in_another(publish):
+    """300 MHz are right, 300 degrees are not; 4000 W of a package, 4000 %."""
+    rows = [["- - 4000 300 300 4000.00 4000.00", "0 0 4000 300 300 4000.00 4000.00"] for _ in range(3)]
+    outcome = publish(stamped(*rows, header="Core CPU Bzy_MHz Avg_MHz CoreTmp PkgWatt Busy%"))
+    assert outcome.types == {"cpu-busy-freq-mhz", "cpu-freq-avg-mhz", "package-power-watt"}
+    assert "CoreTmp: values below -60 or above 150 Celsius are not published (3 times): 300 (" in outcome.log
+    assert "Busy%: values below 0 or above 110 % are not published (3 times): 4000.0 (" in outcome.log
+
+
+def test_a_wild_value_of_an_uncore_domain_does_not_hide_in_the_mean(publish):
+    rows = ["- - 5.00 2000 21000 800", "0 0 5.00 2000 21000 800"]
+    outcome = publish(stamped(rows, header="Core CPU Busy% UMHz0.0 UMHz1.0 UMHz2.0"))
+    assert outcome.packages("uncore-freq-mhz") == {"0": [1400]}
+    assert "UMHz1.0: values below 0 or above 20000 MHz are not published: 21000 (" in outcome.log
+
+
+def test_the_packages_of_a_large_machine_may_take_more_together_than_one(publish):
+    header = "Package Core CPU PkgWatt IRQ"
+    outcome = publish(stamped(["- - - 12800.00 100"], ["- - - 12800.00 100"], header=header))
+    assert outcome.rc == 0, outcome.log
+    assert outcome.system("package-power-watt") == [12800.0]
+    beyond = publish(stamped(["- - - 65536.00 100"], ["- - - 12800.00 100"], header=header))
+    assert beyond.system("package-power-watt") == [12800.0]
+    assert "PkgWatt: values below 0 or above 50000 W are not published: 65536.0 (" in beyond.log
+
+
+# --- tables of before 2014
+
+
+OLD = """\
+pk cor CPU    %c0  GHz  TSC SMI    %c1    %c3    %c6    %c7 CTMP PTMP   %pc2   %pc3   %pc6   %pc7  Pkg_W  Cor_W GFX_W RAM_W
+             2.41 1.57 2.69   0   5.12   0.44   0.00  92.03   51   62   9.86   1.18   0.00  71.90  19.26  12.32  0.36  5.00
+ 0   0   0   3.55 1.53 2.69   0   6.62   0.59   0.00  89.24   51   52   9.86   1.18   0.00  71.90   4.63   1.16  0.18  2.00
+         4   1.70 1.45 2.69   0   8.47
+     1   1   2.50 1.68 2.69   2   3.07   0.29   0.00  94.14   50
+         5   1.88 1.61 2.69   0   3.69
+ 1   0   2   3.55 1.53 2.69   0   6.62   0.59   0.00  89.24   61   62  19.86   1.18   0.00  71.90  14.63  11.16  0.18  3.00
+         6   1.70 1.45 2.69   0   8.47
+     1   3   2.50 1.68 2.69   0   3.07   0.29   0.00  94.14   60
+         7   1.88 1.61 2.69   0   3.69
+"""
+
+
+def test_a_table_of_before_2014_is_read(publish):
+    """A package's and a core's number stand on their first row only, the summary has neither; frequencies are in GHz."""
+    second = OLD.replace("  1.88 1.61", "  7.25 1.81").replace("  14.63", "  15**").replace(" 52 ", " 53 ")
+    outcome = publish(OLD + second, clock={"begin": 0.0, "end": 10}, interval="5")
+    assert outcome.rc == 0, outcome.log
+    assert outcome.cpus("cpu-busy-pct") == {
+        "0 0 0 0 0": [3.55], "0 0 0 1 4": [1.7], "0 0 1 0 1": [2.5], "0 0 1 1 5": [1.88, 7.25],
+        "1 0 0 0 2": [3.55], "1 0 0 1 6": [1.7], "1 0 1 0 3": [2.5], "1 0 1 1 7": [1.88, 7.25],
+    }  # fmt: skip
+    assert outcome.cpus("cpu-busy-freq-mhz")["0 0 1 1 5"] == [1610, 1810]
+    assert outcome.cpus("smi")["0 0 1 0 1"] == [2]
+    assert outcome.cpus("cpu-c1-pct")["1 0 1 1 7"] == [3.69]
+    assert outcome.cores("cpu-c7-pct") == {"0 0 0": [89.24], "0 0 1": [94.14], "1 0 0": [89.24], "1 0 1": [94.14]}
+    assert outcome.cores("core-temp-celsius") == {"0 0 0": [51], "0 0 1": [50], "1 0 0": [61], "1 0 1": [60]}
+    assert outcome.packages("package-temp-celsius") == {"0": [52, 53], "1": [62]}
+    assert outcome.packages("pkg-pc2-pct") == {"0": [9.86], "1": [19.86]}
+    # "15**" is what turbostat suspects to have wrapped
+    assert outcome.packages("package-power-watt") == {"0": [4.63], "1": [14.63]}
+    assert outcome.times("package-power-watt", package="1") == [(1, 5000)]
+    assert outcome.packages("core-power-watt") == {"0": [1.16], "1": [11.16]}
+    assert outcome.packages("gfx-power-watt") == {"0": [0.18], "1": [0.18]}
+    assert outcome.packages("ram-power-watt") == {"0": [2.0], "1": [3.0]}
+    assert "columns outside the catalogue are not published: TSC\n" in outcome.log
+    doubled = publish((OLD + second).replace("\n", "\n\n"), clock={"begin": 0.0, "end": 10}, interval="5")
+    assert doubled.series == outcome.series, "blank lines are none of the summary's"
+
+
+@pytest.mark.parametrize("names", ["cor CPU", "cr CPU ", "core CPU"])
+def test_a_table_of_before_2014_of_one_package(publish, names):
+    core = len(names.split()[0])
+    rows = [f"{'':{core}}       9.25 1.62 3.38", f"{'0':>{core}}   0   8.00 1.62 3.38", f"{'':{core}}   1  10.50 2.00 3.38"]
+    lines = [f"{names}    %c0  GHz  TSC", *rows]
+    outcome = publish("\n".join(lines).replace("cr CPU ", "cr CPU") + "\n", clock={"begin": 0.0, "end": 5}, interval="5")
+    assert outcome.rc == 0, outcome.log
+    assert outcome.cpus("cpu-busy-pct") == {"0 0 0 0 0": [8.0], "0 0 0 1 1": [10.5]}
+    assert outcome.cpus("cpu-busy-freq-mhz") == {"0 0 0 0 0": [1620], "0 0 0 1 1": [2000]}
+
+
+def test_a_dash_in_the_place_of_a_number_stands_for_that_of_the_row_above(publish):
+    """As turbostat printed from 2014 to 2016."""
+    lines = [
+        " Package    Core     CPU Avg_MHz   %Busy  CPU%c6 CoreTmp  PkgTmp PkgWatt",
+        "       -       -       -      40   10.00   80.00      61      62   30.00",
+        "       0       0       0      40   10.00   80.00      50      52   10.00",
+        "       -       -       4      40   11.00",
+        "       -       1       1      40   12.00   70.00      51",
+        "       -       -       5      40   13.00",
+        "       1       0       2      40   14.00   60.00      60      62   20.00",
+        "       -       -       6      40   15.00",
+    ]
+    outcome = publish("".join(line + "\n" for line in lines), clock={"begin": 0.0, "end": 5}, interval="5")
+    assert outcome.rc == 0, outcome.log
+    assert outcome.cpus("cpu-busy-pct") == {
+        "0 0 0 0 0": [10.0], "0 0 0 1 4": [11.0], "0 0 1 0 1": [12.0], "0 0 1 1 5": [13.0], "1 0 0 0 2": [14.0], "1 0 0 1 6": [15.0],
+    }  # fmt: skip
+    assert outcome.cores("cpu-c6-pct") == {"0 0 0": [80.0], "0 0 1": [70.0], "1 0 0": [60.0]}
+    assert outcome.packages("package-power-watt") == {"0": [10.0], "1": [20.0]}
+    # where the row above is lost, the core that the next one is of is not guessed at
+    lines[4] = "       -       x" + lines[4][16:]
+    lost = publish("".join(line + "\n" for line in lines), clock={"begin": 0.0, "end": 5}, interval="5")
+    assert lost.rc == 1
+    assert [names for names, _ in lost.of("cpu-busy-pct") if names["cpu"] == "5"] == [{"package": "0", "die": "0", "cpu": "5"}]
+
+
+@pytest.mark.parametrize("header", ["", "what is this 1\n", "pk cor CPU\n", "pk CPU cor what is this %x TSC SMI\n"])
+def test_rows_under_a_header_that_is_not_understood_are_said_to_be_lost(publish, header):
+    outcome = publish(header + "  0   0   0   3.55 1.53 2.69   0   6.62\n  0   1   1   3.55 1.53 2.69   0   6.62\n")
+    assert outcome.series == []
+    assert outcome.rc == 1
+    assert re.search(r"WARNING: turbostat: (rows before the first header|rows with more fields).* \(2 times\)", outcome.log)
+
+
+# --- tables that do not say of which CPU a row is
+
+CPUS = [f"{n}00 {n}.00 3000 {40 + n}" for n in range(2, 26)]
+
+
+@pytest.mark.parametrize("shape", ["tabs", "tabs to the end", "aligned", "right-aligned", "blanks"])
+def test_rows_of_cpus_are_no_intervals_where_nothing_tells_the_cpu(publish, shape):
+    """A table without topology columns and times: the summary, then 24 CPUs of which the first has the package's power."""
+    rows = ["1300 13.00 3000 65 90.00", *[text + (" 90.00" if n == 0 else "") for n, text in enumerate(CPUS)]]
+    later = [rows[0].replace("13.00", "14.00").replace("90.00", "95.00"), *rows[1:]]
+    text = table(*("Avg_MHz Busy% Bzy_MHz CoreTmp PkgWatt", *rows), *("Avg_MHz Busy% Bzy_MHz CoreTmp PkgWatt", *later))
+    lines = [line.split("\t") for line in text.splitlines()]
+    if shape == "tabs to the end":
+        text = "".join("\t".join([*fields, ""][:5]) + "\n" for fields in lines)
+    elif shape == "aligned":
+        text = "".join("".join(f"{field:10}" for field in fields).rstrip() + "\n" for fields in lines)
+    elif shape == "right-aligned":
+        text = "".join("".join(f"{field:>10}" for field in fields) + "\n" for fields in lines)
+    elif shape == "blanks":
+        text = text.replace("\t", " ")
+    outcome = publish(text, clock={"begin": 0.0, "end": 20}, interval="10")
+    assert outcome.rc == 0, outcome.log
+    assert outcome.system("cpu-busy-pct") == [13.0, 14.0]
+    assert outcome.system("package-power-watt") == [90.0, 95.0]
+    assert outcome.times("cpu-busy-pct") == [(1, 10000), (10001, 20000)]
+    assert "beside the summary's that do not say where they belong are not published (48 times)" in outcome.log
+
+
+def test_a_header_before_each_interval_tells_the_rows_of_cpus_where_none_is_short(publish):
+    interval = ["Busy% Bzy_MHz", "10.00 3000", "5.00 3000", "15.00 3000"]
+    outcome = publish(table(*interval, *interval, *interval), clock={"begin": 0.0, "end": 30}, interval="10")
+    assert outcome.rc == 0, outcome.log
+    assert outcome.system("cpu-busy-pct") == [10.0]
+    assert outcome.times("cpu-busy-pct") == [(1, 30000)]
+
+
+def test_a_damaged_row_of_a_summary_only_table_does_not_cost_the_others(publish):
+    rows = [f"{n}.00 3000 9{n % 10}.00" for n in range(1, 31)]
+    rows[16] = "17.00"
+    outcome = publish(table("Busy% Bzy_MHz PkgWatt", *rows), clock={"begin": 0.0, "end": 300}, interval="10")
+    assert outcome.system("cpu-busy-pct") == [float(n) for n in range(1, 31)]
+    assert len(outcome.system("package-power-watt")) == 29
+
+
+@pytest.mark.parametrize("align", [lambda fields: "".join(f"{field:10}" for field in fields).rstrip(), "  ".join])
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_cut_last_row_of_an_aligned_table_gives_no_shortened_number(publish, align, cut):
+    rows = ["Core CPU Busy% CoreTmp IRQ PkgWatt", "- - 30.00 50 300 90.00", "0 0 20.00 50 12345678 90.00", "1 1 40.00 51 12345678"]
+    text = "\n".join(align(line.split()) for line in [*rows, *rows])[:-cut]
+    outcome = publish(text, clock={"begin": 0.0, "end": 20}, interval="10")
+    assert outcome.cpus("irq")["0 0 1 0 1"] == [12345678]
+    assert outcome.times("irq", cpu="1") == [(1, 10000)]
+    assert outcome.cpus("cpu-busy-pct")["0 0 1 0 1"] == [40.0]
+    assert outcome.rc == 1
+    assert "the last line is cut" in outcome.log
+
+
+@pytest.mark.parametrize("separator", ["\t", " "])
+def test_times_behind_the_places_survive_a_short_row(publish, separator):
+    lines = []
+    for second in (1, 2, 3):
+        lines.append(f"Package Core CPU {T} Busy%")
+        lines += [f"{place} {EPOCH + second}.000000 {second}.00" for place in ("- - -", "0 0 0", "0 1 1")]
+    lines[6] = "0 0 0"
+    outcome = publish("".join(line.replace(" ", separator) + "\n" for line in lines), interval="1")
+    assert outcome.rc == 1
+    assert "rows whose time cannot be read" in outcome.log
+    assert outcome.cpus("cpu-busy-pct")["0 0 0 0 0"] == [1.0, 3.0]
+    assert outcome.cpus("cpu-busy-pct")["0 0 1 0 1"] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("vendor", ["GenuineIntel", "AuthenticAMD", None])
+def test_packages_without_a_cpu_column_have_their_power_once(publish, vendor):
+    """turbostat --show Package,PkgWatt,CorWatt: a row for each CPU, which has only its package's number."""
+    rows = ["- 30.00 90.00", "0 10.00 40.00", "0", "1 20.00 50.00", "1"]
+    outcome = publish(stamped(rows, rows, header="Package CorWatt PkgWatt"), vendor=vendor)
+    assert outcome.rc == 0, outcome.log
+    assert outcome.packages("package-power-watt") == {"0": [40.0], "1": [50.0]}
+    assert outcome.times("package-power-watt", package="1") == [(1, 20000)]
+    if vendor == "GenuineIntel":
+        assert outcome.packages("core-power-watt") == {"0": [10.0], "1": [20.0]}
+    else:
+        # of one of a package's cores, which nothing names: the machine's is in the summary
+        assert outcome.system("core-power-watt") == [30.0]
+    assert "stand" in outcome.log or vendor == "GenuineIntel"
+
+
+@pytest.mark.parametrize("times", [True, False])
+def test_threads_of_a_core_without_a_cpu_column_are_no_further_intervals(publish, times):
+    rows = ["- - 30.00 60 90.00", "0 0 25.00 55 90.00", "0 0 35.00", "0 1 25.00 60", "0 1 35.00"]
+    later = [text.replace("90.00", "91.00") for text in rows]
+    header = "Package Core Busy% CoreTmp PkgWatt"
+    text = stamped(rows, later, header=header) if times else table(header, *rows, header, *later)
+    outcome = publish(text, clock={"begin": 0.0, "end": 20}, interval="10")
+    assert outcome.rc == 0, outcome.log
+    assert outcome.packages("package-power-watt") == {"0": [90.0, 91.0]}
+    assert outcome.times("package-power-watt") == [(1, 10000), (10001, 20000)]
+    assert outcome.cores("core-temp-celsius") == {"0 0 0": [55], "0 0 1": [60]}
+    assert outcome.system("cpu-busy-pct") == [30.0], "of no CPU that the rows would name"
+    assert "do not say where they belong are not published (4 times)" in outcome.log
+
+
+def test_an_idle_state_whose_name_has_a_blank_does_not_shift_the_others(publish):
+    text = RECORDED.replace("\t", " ")
+    assert publish(text).series == publish(RECORDED).series
+    assert publish(RECORDED.expandtabs(24)).series == publish(RECORDED).series
+
+
+# --- columns
+
+
+def test_hits_of_the_caches_and_nmis_are_published(publish):
+    rows = ["- - 30.00 15 1000 81.25 2000 92.50", "0 0 20.00 7 500 80.00 900 91.00", "1 1 40.00 8 500 82.50 1100 94.00"]
+    outcome = publish(stamped(rows, header="Core CPU Busy% NMI LLCkRPS LLC%hit L2MRPS L2%hit"))
+    assert outcome.rc == 0, outcome.log
+    assert outcome.cpus("nmi") == {"0 0 0 0 0": [7], "0 0 1 0 1": [8]}
+    assert outcome.cpus("llc-hit-pct") == {"0 0 0 0 0": [80.0], "0 0 1 0 1": [82.5]}
+    assert outcome.cpus("l2-hit-pct") == {"0 0 0 0 0": [91.0], "0 0 1 0 1": [94.0]}
+    assert outcome.desc("nmi")["default-aggregation"] == "sum"
+    assert outcome.desc("l2-hit-pct")["default-aggregation"] == "avg"
+
+
+def test_every_column_that_is_not_published_is_named(publish):
+    names = "TSC_MHz POLL C1 C1E C6 GFX%rc6 GFXMHz GFXAMHz Totl%C0 Any%C0 GFX%C0 CPUGFX% Mod%c6 Die%c6 SYS%LPI CPU%LPI PKG_% RAM_% LLCkRPS"
+    values = " ".join("1" for _ in names.split())
+    outcome = publish(stamped([f"- - 5.00 {values}", f"0 0 5.00 {values}"], header=f"Core CPU Busy% {names}"))
+    assert outcome.rc == 0, outcome.log
+    assert f"NOTE: turbostat: columns outside the catalogue are not published: {', '.join(names.split())}\n" in outcome.log
+
+
 # --- the catalogue
+
+
+def test_every_unit_of_turbostat_has_a_bound():
+    """perf's counters have their own, as perf prints them; the others' units have one."""
+    bounds = {metric.type: metric.bound for metric in catalogue.load() if metric.subtool in ("turbostat", "toplev")}
+    assert bounds["turbostat:package-power-watt"] == (0, 5000)
+    assert bounds["turbostat:system-power-watt"] == (0, 50000)
+    assert bounds["turbostat:<state>-pct"] == (0, 110)
+    assert bounds["toplev:<node>"] == (-1000, 1000)
+    assert [metric_type for metric_type, bound in bounds.items() if bound == catalogue.UNBOUNDED] == []
 
 
 def test_every_metric_of_the_catalogue_says_its_columns_and_scopes():

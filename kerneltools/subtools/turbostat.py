@@ -5,7 +5,8 @@
 
 A row of the catalogue names the columns that give a metric, in its formula: "scope:NAME,NAME". The scope (cpu, core,
 package, system) is the column's own, wherever its values stand; where it differs between machines both are named
-("core|package"). A NAME may hold a placeholder (PLACEHOLDERS), which the type repeats: "Pkg%pc<N>".
+("core|package"). A NAME may hold a placeholder (PLACEHOLDERS), which the type repeats: "Pkg%pc<N>". Where a column is in
+another unit than its metric, what makes one of the other follows it: "GHz*1000".
 """
 
 from __future__ import annotations
@@ -42,35 +43,40 @@ BREAKOUTS = {
 }
 # <state> is an idle state's name as the kernel's idle driver gives it.
 PLACEHOLDERS = {"<N>": "[0-9]{1,3}", "<state>": "POLL|C[0-9][0-9A-Za-z_]*|[A-Za-z]+ idle"}
-GREATEST = 2**63  # nothing that turbostat measures comes near
 FEW = 3  # times from which a median means something
 KNOWN_VALUES = 1 << 16  # texts whose values are kept
+COLUMNS_SHOWN = 500  # no turbostat has so many; a damaged output may
 
 _PLACEHOLDER = re.compile("(" + "|".join(PLACEHOLDERS) + ")")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
 _PLAIN = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")  # what needs no closer look
-_UNMEASURED = re.compile(r"[-+]?nan|[-+]?inf|\(neg\)|\*+(?:\.\*+)?|-")
+# "104**" is power that turbostat suspects, as its counter may have wrapped
+_UNMEASURED = re.compile(r"[-+]?nan|[-+]?inf|\(neg\)|[0-9]*(?:\.[0-9]*)?\*+(?:\.\*+)?|-")
 
 Names = dict[str, str]
 
 
 class Column(NamedTuple):
-    """A column of the catalogue: its metric, the type its values are published as, and what it may be a property of."""
+    """A column of the catalogue: its name, its metric, the type its values are published as, what it may be a property of,
+    and by what its values are multiplied."""
 
+    name: str
     metric: Metric
     type: str
     scopes: tuple[str, ...]
+    factor: int
 
 
 class Columns:
     """The columns that the catalogue knows."""
 
     def __init__(self, metrics: list[Metric]) -> None:
-        self._patterns: list[tuple[re.Pattern[str], Metric, tuple[str, ...]]] = []
+        self._patterns: list[tuple[re.Pattern[str], Metric, tuple[str, ...], int]] = []
         for metric in metrics:
             scopes, _, names = metric.field.partition(":")
-            for name in names.split(","):
-                self._patterns.append((re.compile(_name_pattern(name)), metric, tuple(scopes.split("|"))))
+            for spelling in names.split(","):
+                name, _, factor = spelling.partition("*")
+                self._patterns.append((re.compile(_name_pattern(name)), metric, tuple(scopes.split("|")), int(factor or 1)))
         self._known: dict[str, Column | None] = {}
 
     def find(self, name: str) -> Column | None:
@@ -89,11 +95,11 @@ class Columns:
         return [(index, column) for index, column in found if column is not None]
 
     def _match(self, name: str) -> Column | None:
-        for pattern, metric, scopes in self._patterns:
+        for pattern, metric, scopes, factor in self._patterns:
             match = pattern.fullmatch(name)
             if match:
                 held = match.group(1).lower().replace("_", "-").replace(" ", "-") if match.groups() else ""
-                return Column(metric, _PLACEHOLDER.sub(held, metric.type), scopes)
+                return Column(name, metric, _PLACEHOLDER.sub(held, metric.type), scopes, factor)
         return None
 
 
@@ -102,20 +108,14 @@ def _name_pattern(name: str) -> str:
     return "".join(f"({PLACEHOLDERS[part]})" if part in PLACEHOLDERS else re.escape(part) for part in _PLACEHOLDER.split(name))
 
 
-def read_value(text: str, metric: Metric) -> Value | None:
-    """A field's value, None where turbostat had none; whole numbers are integers.
-
-    Raises ValueError where it is no number and OverflowError where nothing can have it.
-    """
+def read_value(text: str) -> Value | None:
+    """A field's value, None where turbostat had none; whole numbers are integers. Raises ValueError where it is no number."""
     text = text.strip()
     if not text or _UNMEASURED.fullmatch(text):
         return None
     if not _NUMBER.fullmatch(text):
         raise ValueError("no numbers")
-    value = float(text) if "." in text else int(text)
-    if not -GREATEST < value < GREATEST or (value < 0 and metric.metric_class == "count"):
-        raise OverflowError("out of range")
-    return value
+    return float(text) if "." in text else int(text)
 
 
 def _is_printed(text: str) -> bool:
@@ -196,12 +196,13 @@ class _Places:
 
 
 class _Found:
-    """The columns of one header that give metrics; sought: those not seen on a row with a place yet; package and split:
-    the indices of those of a package, and of those whose scope differs between machines."""
+    """The columns of one header that give metrics; sought: those, with their types, that were not yet seen on a row that
+    says of which CPU, core or package (each scope they may have) they are; package and split: the indices of those of a
+    package, and of those whose scope differs between machines."""
 
     def __init__(self, columns: list[tuple[int, Column]]) -> None:
         self.columns = columns
-        self.sought = [entry for entry in columns if entry[1].scopes != ("system",)]
+        self.sought = [(index, column.type, scope) for index, column in columns for scope in column.scopes if scope != "system"]
         self.package = [index for index, column in columns if column.scopes == ("package",)]
         self.split = [index for index, column in columns if len(column.scopes) > 1]
 
@@ -209,9 +210,9 @@ class _Found:
 class _Survey:
     """What the whole output tells before its values are read.
 
-    intervals, times: of the blocks; carried: the types that stand on rows with a place, rather than in the summary
-    alone; outside: the columns that give no metric; split_scope: what a column that differs between machines is of, and
-    why_split what told so.
+    intervals, times: of the blocks; carried: the types, with their scopes, that stand on rows that tell the place,
+    rather than in the summary alone; outside: the columns that give no metric; split_scope: what a column that differs
+    between machines is of, and why_split what told so.
     """
 
     def __init__(self, table: Table, columns: Columns, places: _Places, vendor_scope: str) -> None:
@@ -220,7 +221,7 @@ class _Survey:
         self.intervals = 0
         self.times = Times(origin=None)
         self._early: list[float] = []
-        self.carried: set[str] = set()
+        self.carried: set[tuple[str, str]] = set()
         self.outside: dict[str, None] = {}
         self.split_scope = vendor_scope
         self.why_split = "the CPU's vendor" if vendor_scope else ""
@@ -265,7 +266,7 @@ class _Survey:
         if not self.split_scope or alike.form.places[1:2] == [] or alike.form.places[1].package is None:
             return False
         return not any(
-            index < len(fields) and fields[index] for index, _ in self.found(alike.form.header).sought for fields in alike.fields[1:]
+            index < len(fields) and fields[index] for index, _, _ in self.found(alike.form.header).sought for fields in alike.fields[1:]
         )
 
     @property
@@ -284,9 +285,9 @@ class _Survey:
         """Look on a row for values of columns that were in no row so far."""
         fields, where = row.fields, row.where
         for entry in found.sought[:]:
-            index, column = entry
-            if index < len(fields) and self.places.can_attribute(where, column.scopes[0]) and _is_printed(fields[index]):
-                self.carried.add(column.type)
+            index, metric_type, scope = entry
+            if index < len(fields) and self.places.can_attribute(where, scope) and _is_printed(fields[index]):
+                self.carried.add((metric_type, scope))
                 found.sought.remove(entry)
 
     def _count_packages(self, block: Block) -> None:
@@ -407,7 +408,7 @@ class _Clock:
 
 class _Plan(NamedTuple):
     """Where the fields of a row go: (index, series, whether other rows may have it too, column) in the order of the
-    fields, and series that are the mean of several columns as (indices, series, column)."""
+    fields, and series that are computed, the mean of several columns, as (indices, series, column)."""
 
     single: list[tuple[int, int, bool, Column]]
     means: list[tuple[list[int], int, Column]]
@@ -499,12 +500,11 @@ class _Sampler:
             texts += quick.pick(fields)
         values = list(map(self._values.get, texts))
         if None in values:
-            columns = chain.from_iterable(quick.columns for quick in self._quicks)
-            for place, (text, column) in enumerate(zip(texts, columns)):
+            for place, text in enumerate(texts):
                 if values[place] is None:
                     if not _PLAIN.fullmatch(text):
                         return None
-                    values[place] = self._keep(text, read_value(text, column.metric))
+                    values[place] = self._keep(text, read_value(text))
         return values
 
     def _make_quick(self, row: Row) -> _Quick | None:
@@ -566,10 +566,19 @@ class _Sampler:
                 numbers.append(series)
                 sampled.append(value)
         for indices, series, column in plan.means:
-            self._mean([fields[index] for index in indices if index < size], series, column, row, interval)
+            self._mean([index for index in indices if index < size], series, column, row, interval)
 
-    def _mean(self, texts: list[str], series: int, column: Column, row: Row, interval: Interval) -> None:
-        found = [value for text in texts for value in [self._value(text, column, row)] if value is not None]
+    def _mean(self, indices: list[int], series: int, column: Column, row: Row, interval: Interval) -> None:
+        found = []
+        for index in indices:
+            value = self._value(row.fields[index], column, row)
+            if value is None:
+                continue
+            if column.factor != 1:
+                value = significant(value * column.factor)
+            # one that cannot be would hide in the mean
+            if self._publication.admits(series, interval, value, row.header.names[index]):
+                found.append(value)
         if found and self._is_first(series, interval, column, row):
             self._numbers.append(series)
             self._sampled.append(found[0] if len(found) == 1 else significant(sum(found) / len(found)))
@@ -585,14 +594,14 @@ class _Sampler:
     def _value(self, text: str, column: Column, row: Row) -> Value | None:
         """The value of a field; None where there is none, which is counted in the log unless the field is empty."""
         try:
-            value = read_value(text, column.metric)
-        except (ValueError, OverflowError) as error:
+            value = read_value(text)
+        except ValueError as error:
             self._log.lost(SUBTOOL, f"values that are {error} are not published", f"line {row.line}: {column.type} {shown(text)!r}")
             return None
         if value is None:
             if text.strip():
                 self._log.note(SUBTOOL, "values that turbostat did not have", f"line {row.line}: {column.type} {shown(text)!r}")
-        elif value >= 0:
+        else:
             self._keep(text, value)
         return value
 
@@ -614,7 +623,7 @@ class _Sampler:
             if names is None:
                 continue
             series = self._register(column, names)
-            if len(found) == 1:
+            if len(found) == 1 and column.factor == 1:
                 plan.single.append((found[0][0], series, scope != "cpu", column))
             else:
                 plan.means.append(([index for index, _ in found], series, column))
@@ -626,7 +635,7 @@ class _Sampler:
         The summary is for the whole machine, and for what stands on no other row.
         """
         if where is MACHINE:
-            if scope != "system" and metric_type in self._survey.carried:
+            if scope != "system" and (metric_type, scope) in self._survey.carried:
                 return None
             if scope != "system":
                 self.from_summary[metric_type] = None
@@ -638,7 +647,7 @@ class _Sampler:
     def _register(self, column: Column, names: Names) -> int:
         key = (column.type, tuple(names.values()))
         if key not in self._series:
-            self._series[key] = self._publication.series(column.metric, names, column.type)
+            self._series[key] = self._publication.series(column.metric, names, column.type, told=column.name)
         return self._series[key]
 
 
@@ -665,8 +674,10 @@ def publish(run: Run, raw: RawFile, publication: Publication) -> None:
 
 def _remark(survey: _Survey, sampler: _Sampler, log: Log) -> None:
     """Say what a reader of the numbers should know of where they come from."""
-    for name in survey.outside:
-        log.note(SUBTOOL, "columns outside the catalogue are not published", shown(name))
+    if survey.outside:
+        names = [shown(name) for name in survey.outside]
+        more = f" and {len(names) - COLUMNS_SHOWN} more" if len(names) > COLUMNS_SHOWN else ""
+        log.note(SUBTOOL, "columns outside the catalogue are not published: " + ", ".join(names[:COLUMNS_SHOWN]) + more)
     for metric_type in sampler.from_summary:
         log.note(SUBTOOL, "stands in the summary row only, published without breakouts as turbostat summed it up", metric_type)
     if survey.places.are_packages_counted:
