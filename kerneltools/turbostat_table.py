@@ -450,7 +450,7 @@ class Table:
             names, spans = [word.group() for word in words], [word.span() for word in words]
         while names and not names[-1]:
             names.pop()
-        if not names or not all(map(_NAME.fullmatch, names)):
+        if not names or max(map(len, names)) > limits.LONGEST_NAME or not all(map(_NAME.fullmatch, names)):
             return None
         known = sum(name in LEADING or self._is_column(name) for name in names)
         if known < len(names) and (known < 2 or known * 4 < len(names)):

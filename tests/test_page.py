@@ -194,7 +194,7 @@ def test_of_many_series_the_extremes_are_drawn_and_all_are_in_the_map(data_dir):
     (0, "0"), (0.00001234, "1.23e-05"), (0.2857142857, "0.28571"), (1.8121, "1.8121"), (9999, "9999"), (10_000.4, "10000"),
     (99_999, "99999"), (100_000, "100000"), (123_456, "123456"), (999_999, "999999"), (1_000_000, "1 M"), (1.8121e6, "1.8121 M"),
     (123_456_789, "123.46 M"), (1e9, "1 G"), (1.8121e9, "1.8121 G"), (1e12, "1 T"), (4.5e13, "45 T"), (1e15, "1 P"), (-2.5e6, "-2.5 M"),
-    (None, "none"), (math.nan, "none"), (math.inf, "none"),
+    (123.456, "123.46"), (9999.4, "9999.4"), (None, "none"), (math.nan, "none"), (math.inf, "none"),
 ])  # fmt: skip
 def test_figures_read_as_what_they_are(figure, shown):
     assert page._shown(figure) == shown
@@ -276,6 +276,30 @@ def test_columns_that_are_put_together_are_weighted_by_their_durations():
     axis.ends.extend([1000, 4000, 5000])
     assert page._thinned_means([1, 3, math.nan], axis, 2) == [2.5, pytest.approx(math.nan, nan_ok=True)]
     assert page._thinned([5, 1, 7], 2, min) == [1, 7]
+
+
+def test_a_band_goes_from_the_least_to_the_greatest_value():
+    curve = curves.Curve(2, True)
+    for column, value in ((0, 5), (0, 1), (0, 9), (1, 4), (2, 3), (2, 8)):
+        curve.add(column, 1000, value * 1000, value, value)
+    curve.close()
+    axis = curves.Axis()
+    axis.begins.extend([1, 3001, 4001])
+    axis.ends.extend([3000, 4000, 6000])
+    assert page._numbers(curve, axis, 1) == {"v": [5, 4, 5.5], "lo": [1, 4, 3], "hi": [9, 4, 8]}
+    assert page._numbers(curve, axis, 2) == {"v": [4.75, 5.5], "lo": [1, 3], "hi": [9, 8]}
+
+
+def test_in_a_thinned_run_a_hole_is_seen(data_dir):
+    """900 intervals, three in a column, and ten minutes lost behind the 400th."""
+    seconds = [*range(1, 401), *range(1001, 1501)]
+    records = [record for second in seconds for record in block(float(second), {"page-faults": second})]
+    records.insert(400, "{ torn")
+    post_process(data_dir, records)
+    data = data_of(data_dir)
+    rows = drawn(data, chart_of(data, "page-faults"))
+    before, behind = next((one, other) for one, other in zip(rows, rows[1:]) if other[0] > one[1] + 1)
+    assert (before[1], behind[0]) == (400_000, 1_000_001)
 
 
 def test_what_matters_of_the_machine_comes_first(data_dir):

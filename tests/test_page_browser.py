@@ -188,6 +188,18 @@ def test_the_axis_is_labelled_with_the_values_that_are_there(data_dir, show, gre
     assert point_at(window, card, 0.75) == f"22:13:21  {told}"
 
 
+@pytest.mark.parametrize(("values", "labels"), [
+    ((50, 100), ["0", "50", "100"]),  # a value twice as high looks twice as high
+    ((96, 100), ["96", "98", "100"]),
+    ((1000, 1000), ["990", "1000", "1010"]),  # less than 2 % does not fill the chart
+    ((0, 0), ["0", "1"]),
+])  # fmt: skip
+def test_the_axis_begins_at_zero_unless_that_flattens_the_curve(data_dir, show, values, labels):
+    post_process(data_dir, run_of(*({"page-faults": value} for value in values)))
+    window = show()
+    assert [label for label, _ in scale(window, card_of(window, "page-faults"))] == labels
+
+
 def test_a_value_is_told_to_seven_digits_and_in_its_unit(data_dir, show):
     second = {"instructions": 123_456_700, "cycles": 864_196_900}
     post_process(data_dir, run_of({"instructions": 1_500_000_000, "cycles": 10**9}, second))

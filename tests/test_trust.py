@@ -550,9 +550,20 @@ def test_as_many_series_as_nine_hundred_columns_on_three_hundred_cpus_are_refuse
     assert_limit(whole_run, "turbostat", "262144 series")
 
 
-def test_a_name_that_the_index_would_refuse_is_refused_before(whole_run):
-    compressed(whole_run, "perf-stat-output.json", [line(1.0, "e" * 8001, 1) + "\n"])
-    assert_limit(whole_run, "perf-stat", "8000 characters in one name")
+@pytest.mark.parametrize("name", ["perf-stat-output.json", "toplev-output.csv", "turbostat-stdout.txt"])
+def test_a_name_that_the_index_would_refuse_costs_its_line_only(data_dir, name):
+    outputs = {
+        "perf-stat-output.json": "\n".join([*TWO, line(2.0, "e" * 8001, 1), line(2.0, "e" * 8000, 1), line(3.0, "cycles", 1)]),
+        "toplev-output.csv": TOPLEV.replace("# 5", f"1.0,{'e' * 8001},1,%\n1.0,{'e' * 8000},1,%\n# 5"),
+        "turbostat-stdout.txt": TURBOSTAT + TURBOSTAT.replace("01.0", "02.0").replace("Busy%", f"Busy%\tC{'1' * 8001}%"),
+    }
+    (data_dir / name).write_text(outputs[name] + "\n" * name.endswith("json"))
+    code, out, _ = run(data_dir)
+    assert code == 1
+    assert "nothing is published" not in out
+    published = read_back(data_dir, "perf-stat|toplev|turbostat").types
+    assert {"perf-stat-output.json": "ipc", "toplev-output.csv": "toplev:frontend-bound"}.get(name, "turbostat:cpu-busy-pct") in published
+    assert max(map(len, published)) == {"perf-stat-output.json": 8000, "toplev-output.csv": 8007}.get(name, len("turbostat:cpu-busy-pct"))
 
 
 def test_names_that_are_many_and_long_are_refused(whole_run):
