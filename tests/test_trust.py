@@ -21,6 +21,7 @@ from perf_output import EPOCH, block, line, post_process, process, read_back, ru
 
 from kerneltools import archive, compare, files, inputs, limits, perf_json, rawfile, topology
 from kerneltools.log import Log, cell, shown
+from kerneltools.subtools import perf_stat
 
 PROGRAM = REPO / "kerneltools-post-process"
 MEMORY = 1 << 30  # bytes of address space that a post-processing gets here
@@ -472,6 +473,28 @@ def test_a_comparison_is_plain_text(tmp_path):
     code, out, err = run("--compare", tmp_path / "a", tmp_path / "b")
     assert code == 1
     assert_harmless(out + err)
+
+
+def test_what_the_recording_s_clock_is_called_is_plain_text(data_dir):
+    (data_dir / "kerneltools-environment.txt").write_text(f"perf_record_clock={HOSTILE[:8]}\n", encoding="utf-8")
+    code, out, err = run("--to-epoch", "4053.101", "--dir", data_dir, program=REPO / "boot_to_epoch.py")
+    assert (code, out) == (1, "")
+    assert err.startswith("ERROR: samples were stamped with x?[2J?]0, and how far")
+
+
+def test_a_traceback_is_plain_text(data_dir, monkeypatch, capfd):
+    def fail(*_):
+        raise ValueError(HOSTILE + "x" * 5000)
+
+    monkeypatch.setattr(perf_stat, "publish", fail)
+    write_output(data_dir, TWO)
+    from kerneltools import main  # noqa: PLC0415  (process() takes a traceback for a failure)
+
+    assert main.main([str(data_dir)]) == 1
+    out, err = capfd.readouterr()
+    assert "Traceback (most recent call last):" in err
+    assert HARMFUL.findall(out + err) == []
+    assert max(map(len, err.splitlines())) <= 1000
 
 
 def test_words_of_any_language_stay_what_they_are():
