@@ -98,7 +98,7 @@ def recording_of(directory: Path, last_sample: Decimal | None, notes: list[str])
         raise Unknown(f"{directory / ENVIRONMENT} says nothing about perf-record: it was not among the subtools of that run")
     if offset is None:
         raise Unknown(
-            f"samples were stamped with {environment['perf_record_clock']}, and how far that is from the epoch is not known: give "
+            f"samples were stamped with {shown(environment['perf_record_clock'])}, and how far that is from the epoch is not known: give "
             "--last-sample as `perf report --header-only` says it, or --sys-boot-time"
         )
     if at_stop is not None and abs(at_stop - offset) > STEP:

@@ -13,13 +13,12 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 from kerneltools import files, limits, rawfile, sink, subtools
-from kerneltools.log import Log
+from kerneltools.log import Log, print_trace
 from kerneltools.publication import Publication, Published
 from kerneltools.rawfile import RawFile
 from kerneltools.run import Run
@@ -108,7 +107,7 @@ def _say_why(log: Log, subtool: str, error: Exception) -> None:
         return
     log.lost(subtool, NOTHING, f"{type(error).__name__}: {files.reason(error)}")
     if not isinstance(error, OSError):
-        traceback.print_exc()
+        print_trace()
 
 
 def _start(run: Run, subtool: str, raw: RawFile, output: Path) -> _Process | None:

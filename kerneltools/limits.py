@@ -5,7 +5,8 @@
 takes the controller's memory.
 
 Where one of these is exceeded, nothing of that output is published, not even what stands before: whatever wrote it was not
-the collector, or the file is not what the collector wrote. The other subtools are published.
+the collector, or the file is not what the collector wrote. The other subtools are published. A single line that is too long costs
+no more than itself, for a damaged file may well have one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ MOST_INTERVALS = 10_000_000  # of an output; more than a day of the shortest one
 MOST_RECORDS = 1 << 20  # of one interval; some share a series
 MOST_TEXT = 1 << 28  # characters of one interval's records; four times what MOST_SERIES of them take
 MOST_CHARACTERS = 1 << 26  # of all names
-LONGEST_NAME = 8000  # OpenSearch refuses a document with a keyword of 32766 bytes
+LONGEST_NAME = 8000  # OpenSearch refuses a document with a keyword of 32766 bytes, of which a character has at most four
+LONGEST_TYPE = 8100  # the same with what a type has before it
 
 
 class Exceeded(Exception):
@@ -45,7 +47,7 @@ class Distinct:
         if not new:
             return
         for name in new:
-            check(max(map(len, name), default=0), LONGEST_NAME, "characters in one name")
+            check(max(map(len, name), default=0), LONGEST_TYPE, "characters in one name")
             self._characters += sum(map(len, name))
         self.seen |= new
         check(len(self.seen), self._most, self._what)

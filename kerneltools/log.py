@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import unicodedata
 from typing import TextIO
 
 PLACES_SHOWN = 3
 MOST_KINDS = 1000  # of losses and remarks; each is a line
 TEXT_SHOWN = 80
+LONGEST_TRACE = 1000  # characters of a line of a traceback
 
 
 def shown(text: str) -> str:
@@ -30,6 +32,12 @@ def _stands_alone(character: str) -> bool:
         return character.isprintable()
     is_mark = unicodedata.category(character).startswith("M")
     return character.isprintable() and not is_mark and unicodedata.bidirectional(character) not in ("R", "AL", "AN")
+
+
+def print_trace() -> None:
+    """Print where the exception at hand came from; what it says may be foreign text."""
+    for line in traceback.format_exc().splitlines():
+        print(printable(line[:LONGEST_TRACE], "?"), file=sys.stderr)
 
 
 def cell(text: str) -> str:

@@ -11,12 +11,11 @@ import io
 import json
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 from kerneltools import compare, files, inputs, page, sink, subtools
-from kerneltools.log import Log, cell, shown
+from kerneltools.log import Log, cell, print_trace, shown
 from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import Run
 
@@ -78,7 +77,7 @@ def write_page(run: Run, published: list[Published], output: Path) -> None:
     except Exception as error:  # whatever the page trips over, it costs the page only
         run.log.lost(page.PAGE, "was not written; the metrics are whole", f"{type(error).__name__}: {files.reason(error)}")
         if not isinstance(error, OSError):
-            traceback.print_exc()
+            print_trace()
 
 
 def table(rows: list[TypeSummary]) -> list[str]:

@@ -60,13 +60,14 @@ whole part of a whole count (else ""), any other count (else ""), unit, event, t
 last six are "" in a further metric of the event above, which has no count."""
 
 _TEXT = r'[^"\\\x00-\x1f]'
+_NAME = rf"{_TEXT}{{0,{limits.LONGEST_NAME}}}"
 _WHOLE = "(?:0|[1-9][0-9]{0,17})"
 _METRIC = rf'"metric-value" : (?:-?{_WHOLE}(?:\.[0-9]+)?|"{_TEXT}*"), "metric-unit" : "{_TEXT}*"'
 # The form in which perf writes nearly all records. What fits it is JSON, and says the same read as such.
 _READING = re.compile(
     r'^\{"interval" : ((?:0|[1-9][0-9]{0,7})\.[0-9]+), '
-    rf'(?:"(cpu|core|die|socket|node)" : "({_TEXT}*)", (?:"(?:aggregate-number|counters)" : {_WHOLE}, )*)?'
-    rf'(?:"counter-value" : "(?:({_WHOLE})\.0{{1,9}}|({_TEXT}*))", "unit" : "({_TEXT}*)", "event" : "({_TEXT}+)", '
+    rf'(?:"(cpu|core|die|socket|node)" : "({_NAME})", (?:"(?:aggregate-number|counters)" : {_WHOLE}, )*)?'
+    rf'(?:"counter-value" : "(?:({_WHOLE})\.0{{1,9}}|({_NAME}))", "unit" : "({_NAME})", "event" : "(?!")({_NAME})", '
     rf'"event-runtime" : ({_WHOLE}), "pcnt-running" : ((?:0|[1-9][0-9]{{0,2}})\.[0-9]+)(?:, {_METRIC})?|{_METRIC})\}}$',
     re.MULTILINE,
 )
@@ -137,6 +138,10 @@ def _names(record: Record) -> tuple[str, str]:
     """The place and the event of a record, or what it has of them."""
     event = record.get("event")
     return "=".join(place(record)), event if isinstance(event, str) else ""
+
+
+def _has_long_name(record: Record) -> bool:
+    return any(isinstance(value, str) and len(value) > limits.LONGEST_NAME for value in record.values())
 
 
 def _has_event(record: Record) -> bool:
@@ -217,6 +222,12 @@ class _Records:
                 record = _record_or_none(line[start:]) if start > 0 else None
                 if record is None:
                     continue
+            if len(line) > limits.LONGEST_NAME and _has_long_name(record):
+                if run is not None:
+                    yield run
+                    run = None
+                self._lose(f"records with more than {limits.LONGEST_NAME} characters in a name", number, line, times)
+                continue
             time = record.get("interval")
             if not is_time(time):
                 if not record.keys().isdisjoint(("interval", "event", "counter-value")):

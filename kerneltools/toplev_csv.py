@@ -135,6 +135,8 @@ def _checked(time: str, cpus: str, area: str, value: str, unit: str) -> Row | No
         raise ValueError("no time at its beginning") from None
     if not is_time(seconds) or not _PATH.fullmatch(area):
         raise ValueError("no time" if not is_time(seconds) else "no node's path")
+    if max(len(cpus), len(area)) > limits.LONGEST_NAME:
+        raise ValueError(f"more than {limits.LONGEST_NAME} characters in a name")
     return Row(seconds, cpus, area, value, unit)
 
 

@@ -516,7 +516,7 @@ class Table:
                 names = [OLD_TOPOLOGY.get(name, name) for name in names]
         while names and not names[-1]:
             names.pop()
-        if not names or not all(map(_NAME.fullmatch, names)):
+        if not names or max(map(len, names)) > limits.LONGEST_NAME or not all(map(_NAME.fullmatch, names)):
             return None
         known = sum(name in LEADING or self._is_column(name) for name in names)
         is_led = len(names) > 1 and LEADING.issuperset(names[:2])

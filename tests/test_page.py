@@ -191,6 +191,138 @@ def test_of_many_series_the_extremes_are_drawn_and_all_are_in_the_map(data_dir):
     assert "12 of 40 series" in read(data_dir)
 
 
+@pytest.mark.parametrize(("figure", "shown"), [
+    (0, "0"), (0.00001234, "1.23e-05"), (0.2857142857, "0.28571"), (1.8121, "1.8121"), (9999, "9999"), (10_000.4, "10000"),
+    (99_999, "99999"), (100_000, "100000"), (123_456, "123456"), (999_999, "999999"), (1_000_000, "1 M"), (1.8121e6, "1.8121 M"),
+    (123_456_789, "123.46 M"), (1e9, "1 G"), (1.8121e9, "1.8121 G"), (1e12, "1 T"), (4.5e13, "45 T"), (1e15, "1 P"), (-2.5e6, "-2.5 M"),
+    (123.456, "123.46"), (9999.4, "9999.4"), (None, "none"), (math.nan, "none"), (math.inf, "none"),
+])  # fmt: skip
+def test_figures_read_as_what_they_are(figure, shown):
+    assert page._shown(figure) == shown
+
+
+def figures_of(directory, metric_type):
+    """The rows of a card's table, as {name of the row: [mean, min, max]}; "" is the name of the only one."""
+    card = next(text for text in read(directory).split("<article ")[1:] if f"<h3>{metric_type}<" in text or f"<h3>{metric_type} <" in text)
+    rows = {}
+    for row in re.findall(r"<tr>(.*?)</tr>", re.search(r'<table class="figures">(.*?)</table>', card)[1]):
+        name = re.match("<th>(.*?)</th>", row)
+        assert re.findall(r"<td>(\w+) <b>", row) == ["mean", "min", "max"]
+        rows[name[1] if name else ""] = re.findall(r"<b>(.*?)</b>", row)
+    return rows
+
+
+def test_figures_of_a_card_are_weighted_by_duration_and_stand_under_their_names(data_dir):
+    """Two CPUs, an interval of 1 s and one of 3 s."""
+    counts = {1.0: [(10, 10), (60, 20)], 4.0: [(20, 10), (20, 20)]}
+    records = [
+        line(second, event, value, cpu=str(cpu))
+        for second, cpus in counts.items()
+        for cpu, pair in enumerate(cpus)
+        for event, value in zip(("instructions", "cycles"), pair)
+    ]
+    post_process(data_dir, records)
+    # 70 for 1 s and 40 for 3 s; 10, 60 and 20, 20
+    assert figures_of(data_dir, "instructions") == {"sum of 2 series": ["47.5", "40", "70"], "each series": ["23.75", "10", "60"]}
+    # 2 for 1 s and 1.5 for 3 s; 1, 3 and 2, 1
+    assert figures_of(data_dir, "ipc") == {"mean of 2 series": ["1.625", "1.5", "2"], "each series": ["1.625", "1", "3"]}
+
+
+def test_figures_of_a_thinned_run_are_those_of_its_samples(data_dir):
+    write_output(data_dir, per_cpu([[{"page-faults": 1000 if second == 500 else second % 3} for _ in range(2)] for second in range(1200)]))
+    write_clock(data_dir, 0, 1200)
+    process(data_dir)
+    # 1200 intervals, 400 of 0, 1 and 2 each, but 1000 once in the place of 2
+    assert figures_of(data_dir, "page-faults")["sum of 2 series"] == ["3.6633", "0", "2000"]
+    assert figures_of(data_dir, "page-faults")["each series"] == ["1.8317", "0", "1000"]
+
+
+def test_a_card_says_its_unit(data_dir):
+    post_process(data_dir, run_of({"instructions": 123_456_000_000, "cycles": 10**9}))
+    assert '<h3>instructions-sec <span class="unit">MIPS</span></h3>' in read(data_dir)
+    assert '<h3>ipc</h3>' in read(data_dir)
+    assert figures_of(data_dir, "instructions-sec") == {"": ["123456"] * 3}
+    assert {chart["type"]: chart["unit"] for chart in data_of(data_dir)["charts"]} == {
+        "ipc": "", "instructions-sec": "MIPS", "cycles-sec": "GHz", "instructions": "", "cycles": "", "counter-running": "%",
+    }  # fmt: skip
+
+
+def test_the_series_with_the_lowest_and_highest_means_are_drawn_whatever_their_order(data_dir):
+    place = {cpu: cpu * 7 % 40 for cpu in range(40)}  # among the means, from the lowest
+    post_process(data_dir, per_cpu([[{"page-faults": 100 * place[cpu] + second} for cpu in range(40)] for second in range(5)]))
+    data = data_of(data_dir)
+    drawn_places = [entry["names"] for entry in chart_of(data, "page-faults")["places"]]
+    assert drawn_places == [f"cpu {cpu}" for cpu in range(40) if not 6 <= place[cpu] < 34]
+    assert "Of the series of a type those 12 with the lowest and highest means are drawn; the folded curve is of all." in read(data_dir)
+
+
+def test_series_that_have_no_room_in_the_map_are_counted(data_dir, monkeypatch):
+    monkeypatch.setattr(page, "HEAT_ROWS", 10)
+    post_process(data_dir, per_cpu([[{"page-faults": 100 * cpu + second} for cpu in range(40)] for second in range(5)]))
+    heat = chart_of(data_of(data_dir), "page-faults")["heat"]
+    assert (len(heat["rows"]), heat["missing"]) == (10, 30)
+    assert "map of 10 series, and 12 of 40 series" in read(data_dir)
+
+
+def test_series_without_a_curve_are_counted(data_dir, monkeypatch):
+    """Room for 2 * 8 curves of one column each."""
+    monkeypatch.setattr(curves, "CELLS", 8)
+    post_process(data_dir, per_cpu([[{"page-faults": 100 * cpu + second} for cpu in range(40)] for second in range(5)]))
+    assert "perf-stat: 25 series that began late have no curve of their own." in read(data_dir)  # counter-running is one more
+
+
+def test_columns_that_are_put_together_are_weighted_by_their_durations():
+    axis = curves.Axis()
+    axis.begins.extend([1, 1001, 4001])
+    axis.ends.extend([1000, 4000, 5000])
+    assert page._thinned_means([1, 3, math.nan], axis, 2) == [2.5, pytest.approx(math.nan, nan_ok=True)]
+    assert page._thinned([5, 1, 7], 2, min) == [1, 7]
+
+
+def test_a_band_goes_from_the_least_to_the_greatest_value():
+    curve = curves.Curve(2, True)
+    for column, value in ((0, 5), (0, 1), (0, 9), (1, 4), (2, 3), (2, 8)):
+        curve.add(column, 1000, value * 1000, value, value)
+    curve.close()
+    axis = curves.Axis()
+    axis.begins.extend([1, 3001, 4001])
+    axis.ends.extend([3000, 4000, 6000])
+    assert page._numbers(curve, axis, 1) == {"v": [5, 4, 5.5], "lo": [1, 4, 3], "hi": [9, 4, 8]}
+    assert page._numbers(curve, axis, 2) == {"v": [4.75, 5.5], "lo": [1, 3], "hi": [9, 8]}
+
+
+def test_in_a_thinned_run_a_hole_is_seen(data_dir):
+    """900 intervals, three in a column, and ten minutes lost behind the 400th."""
+    seconds = [*range(1, 401), *range(1001, 1501)]
+    records = [record for second in seconds for record in block(float(second), {"page-faults": second})]
+    records.insert(400, "{ torn")
+    post_process(data_dir, records)
+    data = data_of(data_dir)
+    rows = drawn(data, chart_of(data, "page-faults"))
+    before, behind = next((one, other) for one, other in zip(rows, rows[1:]) if other[0] > one[1] + 1)
+    assert (before[1], behind[0]) == (400_000, 1_000_001)
+
+
+def test_what_matters_of_the_machine_comes_first(data_dir):
+    (data_dir / "kerneltools-environment.txt").write_text("smt=1\nperf_version=6.1\nkernel=6.9\ncpu_model=C\nhostname=h\n")
+    post_process(data_dir, run_of({"page-faults": 1}))
+    assert re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", read(data_dir)) == [
+        ("hostname", "h"), ("cpu model", "C"), ("kernel", "6.9"), ("perf version", "6.1"), ("smt", "1"),
+    ]  # fmt: skip
+
+
+def test_when_names_each_moment_in_its_column(data_dir):
+    (data_dir / "kerneltools-clock.txt").write_text(f"perf-stat begin {EPOCH - 3}\nperf-stat end {EPOCH + 2}\ntoplev end {EPOCH + 9}\n")
+    write_output(data_dir, run_of({"page-faults": 1}, {"page-faults": 2}))
+    process(data_dir)
+    rows = re.findall("<tr>(<td>.*?)</tr>", re.search("<tbody>(.*?)</tbody>", read(data_dir))[1])
+    cells = [[re.sub("<.*?>", "", cell) for cell in re.findall("<td>(.*?)</td>", row)] for row in rows]
+    assert cells == [
+        ["perf-stat", "2023-11-14 22:13:17", "2023-11-14 22:13:22", "2023-11-14 22:13:20 to 22:13:22", "2"],
+        ["toplev", "not recorded", "2023-11-14 22:13:29", "none", "0"],
+    ]
+
+
 # ---- the curves themselves, against samples folded the plain way
 
 METRIC = next(metric for metric in catalogue.load() if metric.type == "<event>")
@@ -362,6 +494,15 @@ def test_foreign_text_is_text(data_dir):
     assert "\x00" not in text
     assert EVENT in {chart["type"] for chart in data_of(data_dir)["charts"]}
     assert text.count('id="data"') == 1
+
+
+def test_nothing_in_the_numbers_can_be_taken_for_html(data_dir):
+    """"<!--<script" would have a browser overlook the end of the element, and all that follows."""
+    post_process(data_dir, [line(1.0, "<!--<script>&amp;</script>", 5, unit="<!--<script>", cpu="0")])
+    embedded = re.search(r'<script type="application/json" id="data">(.*?)</script>', read(data_dir), re.DOTALL)[1]
+    assert re.findall("[<>&]", embedded) == []
+    (chart,) = (chart for chart in json.loads(embedded)["charts"] if chart["type"] != "counter-running")
+    assert (chart["type"], chart["unit"]) == ("<!--<script>&amp;</script>", "<!--<script>")
 
 
 def test_bytes_that_are_no_text_and_endless_lines_do_no_harm(data_dir):

@@ -15,6 +15,8 @@ import pytest
 from perf_output import EPOCH, block, line, post_process, process, run_of, write_clock, write_output, write_topology
 from test_page import EVENT, HOSTILE, per_cpu
 
+from kerneltools import page
+
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=f"{browser.missing()} is not installed: the page is not tried in a browser")
 
 RED = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
@@ -120,6 +122,126 @@ def test_a_hole_breaks_the_curve(data_dir, show):
     assert runs[1][0][0] - runs[0][-1][1] > 100
 
 
+def test_lost_intervals_break_the_curve(data_dir, show):
+    seconds = [1, 2, 3, 4, 14, 15, 16]
+    records = [record for second in seconds for record in block(float(second), {"page-faults": second})]
+    records.insert(4, "{ torn")
+    post_process(data_dir, records)
+    window = show()
+    runs = paths(window, card_of(window, "page-faults"))
+    assert [len(run) for run in runs] == [4, 3]
+    assert runs[1][0][0] - runs[0][-1][1] == pytest.approx(9 / 16 * 308, abs=0.2)
+
+
+def point_at(window, card, part):
+    """Point at a moment in a card's chart, by the part of the run that is over then; what the chart tells."""
+    left, top, width, height = window.run(
+        f"const found = document.querySelector('{card} svg'); found.scrollIntoView({{block: 'center'}}); "
+        "const r = found.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]"
+    )
+    window.point(left + (46 + part * 308) / 360 * width, top + height / 2)
+    return window.run("return document.querySelector(arguments[0] + ' output').textContent", card)
+
+
+def test_a_column_of_several_intervals_tells_its_mean_then_the_least_to_the_greatest(data_dir, show):
+    values = [5] * 1000
+    values[500], values[777] = 1000, 0
+    post_process(data_dir, run_of(*({"page-faults": value} for value in values)))
+    window = show()
+    card = card_of(window, "page-faults")
+    told = [point_at(window, card, part).partition("  ")[2] for part in (0.4995, 0.7785, 0.1)]
+    assert told == ["336.6667 (5 to 1,000)", "3.333333 (0 to 5)", "5"]
+    (low, bottom), *_, (high, top) = scale(window, card)
+    assert (low, high) == ("0", "1000")
+    drawn = window.run("return document.querySelector(arguments[0] + ' .band').getAttribute('d')", card)
+    height = [float(y) for y in re.findall("V(-?[0-9.]+)", drawn)] + [float(y) for y in re.findall(r"M\S+ (-?[0-9.]+)H", drawn)]
+    assert (min(height), max(height)) == (top, bottom)  # from the least to the greatest value
+
+
+def test_the_series_of_a_moment_are_told_from_the_lowest_to_the_highest(data_dir, show):
+    counts = [{"instructions": 10, "cycles": 10}, {"instructions": 60, "cycles": 20}]
+    post_process(data_dir, per_cpu([counts] * 4))
+    window = show()
+    card = card_of(window, "ipc")
+    assert point_at(window, card, 0.6) == "22:13:22  2 (series 1 to 3)"
+    assert point_at(window, card_of(window, "instructions"), 0.6) == "22:13:22  70"
+    drawn = window.run("return document.querySelector(arguments[0] + ' .range').getAttribute('d')", card)
+    heights = [float(y) for y in re.findall("(?:V|M[0-9.]+ )(-?[0-9.]+)", drawn)]
+    labels = dict(scale(window, card))
+    assert (min(heights), max(heights)) == (pytest.approx(labels["3"], abs=0.1), pytest.approx(labels["1"], abs=0.1))
+
+
+@pytest.mark.parametrize(("greatest", "labels", "told"), [
+    (4, ["0", "2", "4"], "4"),
+    (4000, ["0", "2000", "4000"], "4,000"),
+    (40_000, ["0", "20k", "40k"], "40,000"),
+    (4_000_000, ["0", "2M", "4M"], "4,000,000"),
+    (40_000_000, ["0", "20M", "40M"], "40,000,000"),
+    (4_000_000_000, ["0", "2G", "4G"], "4,000,000,000"),
+    (4_000_000_000_000, ["0", "2T", "4T"], "4,000,000,000,000"),
+])  # fmt: skip
+def test_the_axis_is_labelled_with_the_values_that_are_there(data_dir, show, greatest, labels, told):
+    post_process(data_dir, run_of({"page-faults": 0}, {"page-faults": greatest}))
+    window = show()
+    card = card_of(window, "page-faults")
+    assert [label for label, _ in scale(window, card)] == labels
+    assert point_at(window, card, 0.75) == f"22:13:21  {told}"
+
+
+@pytest.mark.parametrize(("values", "labels"), [
+    ((50, 100), ["0", "50", "100"]),  # a value twice as high looks twice as high
+    ((96, 100), ["96", "98", "100"]),
+    ((1000, 1000), ["990", "1000", "1010"]),  # less than 2 % does not fill the chart
+    ((0, 0), ["0", "1"]),
+])  # fmt: skip
+def test_the_axis_begins_at_zero_unless_that_flattens_the_curve(data_dir, show, values, labels):
+    post_process(data_dir, run_of(*({"page-faults": value} for value in values)))
+    window = show()
+    assert [label for label, _ in scale(window, card_of(window, "page-faults"))] == labels
+
+
+def test_a_value_is_told_to_seven_digits_and_in_its_unit(data_dir, show):
+    second = {"instructions": 123_456_700, "cycles": 864_196_900}
+    post_process(data_dir, run_of({"instructions": 1_500_000_000, "cycles": 10**9}, second))
+    window = show()
+    told = {name: point_at(window, card_of(window, name), 0.75) for name in ("ipc", "instructions-sec", "cycles-sec", "counter-running")}
+    assert told == {
+        "ipc": "22:13:21  0.1428571",
+        "instructions-sec": "22:13:21  123.4567 MIPS",
+        "cycles-sec": "22:13:21  0.8641969 GHz",
+        "counter-running": "22:13:21  100 % (series 100 to 100)",
+    }
+    title = "return document.querySelector(arguments[0] + ' svg title').textContent"
+    assert window.run(title, card_of(window, "cycles-sec")) == "cycles-sec in GHz"
+    assert window.run(title, card_of(window, "ipc")) == "ipc"
+
+
+def test_an_unfolded_series_and_the_map_tell_their_own_values(data_dir, show, monkeypatch):
+    monkeypatch.setattr(page, "HEAT_ROWS", 20)
+    records = [
+        line(float(second), "task-clock", 64 * cpu + second, unit="msec", cpu=str(cpu)) for second in range(1, 5) for cpu in range(40)
+    ]
+    post_process(data_dir, records)
+    window = show()
+    card = card_of(window, "task-clock")
+    window.run(f"document.querySelector('{card} summary').click(); return new Promise(done => setTimeout(done, 100))")
+    legend = window.run(f"return document.querySelector('{card} .heat span').textContent")
+    assert legend == "each row a series, cpu 0 on top; light 1 msec, dark 1,220 msec; 20 series more have no row"
+    left, top, width, height = window.run(
+        f"const found = document.querySelector('{card} canvas'); found.scrollIntoView({{block: 'center'}}); "
+        "const r = found.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]"
+    )
+    window.point(left + width * 0.625, top + height * 10.5 / 20)
+    # (643 - 1) / 19.35 = 33.2: level 33 of 63 is 639.5
+    assert window.run(f"return document.querySelector('{card} .heat output').textContent") == "cpu 10: about 640 msec"
+    told = window.run(f"return [...document.querySelectorAll('{card} .place output')].map(output => output.textContent)")
+    assert told == [f"{64 * cpu + 3:,} msec" for cpu in (*range(6), *range(34, 40))]
+    titles = window.run(f"return [...document.querySelectorAll('{card} .place svg title')].map(title => title.textContent)")
+    assert titles[-1] == "cpu 39 in msec"
+    labels = window.run(f"return [...document.querySelectorAll('{card} .place:first-child svg > text')].map(text => text.textContent)")
+    assert labels == ["0", "3000"]
+
+
 def test_series_unfold_and_fold(data_dir, show):
     write_topology(data_dir, {cpu: (0, 0, cpu, str(cpu)) for cpu in range(40)})
     post_process(data_dir, per_cpu([[{"page-faults": 100 * cpu + second} for cpu in range(40)] for second in range(5)]))
@@ -138,8 +260,13 @@ def test_series_unfold_and_fold(data_dir, show):
     assert corners == [[0xE8, 0xEF, 0xF7, 255], [0x0B, 0x3A, 0x6F, 255]]  # the least on top left, the greatest at the other end
     window.run(f"document.querySelector('{card} summary').click()")
     assert not window.run(f"return document.querySelector('{card} .places').checkVisibility({{contentVisibilityAuto: true}})")
+    button = "return document.querySelector('#unfold').textContent"
+    assert window.run(button) == "unfold all series"
     window.run("document.querySelector('#unfold').click(); return new Promise(done => setTimeout(done, 200))")
     assert window.run("return [...document.querySelectorAll('details')].every(details => details.open)")
+    assert window.run(button) == "fold all series"
+    window.run("document.querySelector('#unfold').click(); return new Promise(done => setTimeout(done, 200))")
+    assert window.run("return [...document.querySelectorAll('details')].some(details => details.open)") is False
 
 
 def test_times_in_utc_and_where_the_reader_is(data_dir, show):
@@ -151,8 +278,32 @@ def test_times_in_utc_and_where_the_reader_is(data_dir, show):
     assert (window.run(first), window.run(tick)) == ("2023-11-14 22:13:19", "22:13:20")
     window.run("document.querySelector('input[value=local]').click()")
     assert (window.run(first), window.run(tick)) == ("2023-11-15 03:43:19 +05:30", "03:43:20")
+    told_in = "return document.querySelector('#told-in').textContent"
+    assert window.run(told_in) == "local time"
     window.run("document.querySelector('input[value=utc]').click()")
     assert window.run(first) == "2023-11-14 22:13:19"
+    assert window.run(told_in) == "UTC"
+    window.zone("America/New_York")
+    window.run("document.querySelector('input[value=local]').click()")
+    assert (window.run(first), window.run(tick)) == ("2023-11-14 17:13:19 -05:00", "17:13:20")
+    window.open(data_dir / "postprocess" / "kernel.html")
+    assert window.run("return document.querySelector('#zone').textContent") == "(America/New_York)"
+    window.run("document.querySelector('input[value=local]').click()")
+    # of the samples' end the day is not said again
+    assert window.run("return document.querySelector('time[data-of-day]').textContent") == "17:13:30"
+
+
+@pytest.mark.parametrize(("seconds", "intervals", "labels"), [
+    (0.01, 5, ["22:13:20.000", "22:13:20.020", "22:13:20.040"]),
+    (1, 10, ["22:13:20", "22:13:25", "22:13:30"]),
+    (600, 12, ["22:30", "23:00", "23:30", "00:00"]),
+    (21_600, 24, ["11-15", "11-17", "11-19"]),
+])  # fmt: skip
+def test_moments_on_the_time_axis_read_as_finely_as_they_lie(data_dir, show, seconds, intervals, labels):
+    post_process(data_dir, [record for n in range(1, intervals + 1) for record in block(n * seconds, {"page-faults": n})])
+    window = show()
+    found = window.run("return [...document.querySelectorAll('#metric-0 .times text')].map(text => text.textContent)")
+    assert found == labels
 
 
 def test_finding_leaves_what_has_the_words(data_dir, show):

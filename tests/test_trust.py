@@ -21,6 +21,7 @@ from perf_output import EPOCH, block, line, post_process, process, read_back, ru
 
 from kerneltools import archive, compare, files, inputs, limits, perf_json, rawfile, topology
 from kerneltools.log import Log, cell, shown
+from kerneltools.subtools import perf_stat
 
 PROGRAM = REPO / "kerneltools-post-process"
 MEMORY = 1 << 30  # bytes of address space that a post-processing gets here
@@ -474,6 +475,28 @@ def test_a_comparison_is_plain_text(tmp_path):
     assert_harmless(out + err)
 
 
+def test_what_the_recording_s_clock_is_called_is_plain_text(data_dir):
+    (data_dir / "kerneltools-environment.txt").write_text(f"perf_record_clock={HOSTILE[:8]}\n", encoding="utf-8")
+    code, out, err = run("--to-epoch", "4053.101", "--dir", data_dir, program=REPO / "boot_to_epoch.py")
+    assert (code, out) == (1, "")
+    assert err.startswith("ERROR: samples were stamped with x?[2J?]0, and how far")
+
+
+def test_a_traceback_is_plain_text(data_dir, monkeypatch, capfd):
+    def fail(*_):
+        raise ValueError(HOSTILE + "x" * 5000)
+
+    monkeypatch.setattr(perf_stat, "publish", fail)
+    write_output(data_dir, TWO)
+    from kerneltools import main  # noqa: PLC0415  (process() takes a traceback for a failure)
+
+    assert main.main([str(data_dir)]) == 1
+    out, err = capfd.readouterr()
+    assert "Traceback (most recent call last):" in err
+    assert HARMFUL.findall(out + err) == []
+    assert max(map(len, err.splitlines())) <= 1000
+
+
 def test_words_of_any_language_stay_what_they_are():
     assert shown("Zürich, 東京, Ελλάδα; 5 µs ± 2 %") == "Zürich, 東京, Ελλάδα; 5 µs ± 2 %"
     assert shown(f"a{BIDI}b{HEBREW}c") == "a???b??c"
@@ -550,9 +573,20 @@ def test_as_many_series_as_nine_hundred_columns_on_three_hundred_cpus_are_refuse
     assert_limit(whole_run, "turbostat", "262144 series")
 
 
-def test_a_name_that_the_index_would_refuse_is_refused_before(whole_run):
-    compressed(whole_run, "perf-stat-output.json", [line(1.0, "e" * 8001, 1) + "\n"])
-    assert_limit(whole_run, "perf-stat", "8000 characters in one name")
+@pytest.mark.parametrize("name", ["perf-stat-output.json", "toplev-output.csv", "turbostat-stdout.txt"])
+def test_a_name_that_the_index_would_refuse_costs_its_line_only(data_dir, name):
+    outputs = {
+        "perf-stat-output.json": "\n".join([*TWO, line(2.0, "e" * 8001, 1), line(2.0, "e" * 8000, 1), line(3.0, "cycles", 1)]),
+        "toplev-output.csv": TOPLEV.replace("# 5", f"1.0,{'e' * 8001},1,%\n1.0,{'e' * 8000},1,%\n# 5"),
+        "turbostat-stdout.txt": TURBOSTAT + TURBOSTAT.replace("01.0", "02.0").replace("Busy%", f"Busy%\tC{'1' * 8001}%"),
+    }
+    (data_dir / name).write_text(outputs[name] + "\n" * name.endswith("json"))
+    code, out, _ = run(data_dir)
+    assert code == 1
+    assert "nothing is published" not in out
+    published = read_back(data_dir, "perf-stat|toplev|turbostat").types
+    assert {"perf-stat-output.json": "ipc", "toplev-output.csv": "toplev:frontend-bound"}.get(name, "turbostat:cpu-busy-pct") in published
+    assert max(map(len, published)) == {"perf-stat-output.json": 8000, "toplev-output.csv": 8007}.get(name, len("turbostat:cpu-busy-pct"))
 
 
 def test_names_that_are_many_and_long_are_refused(whole_run):

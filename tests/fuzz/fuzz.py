@@ -77,7 +77,8 @@ class Harness:
         # compression and the files beside the output cost more than all else, and are not what is looked at
         sink.open_archive = functools.partial(open, mode="w")
         catalogue.load = functools.lru_cache(catalogue.load)
-        topology.read = functools.lru_cache(topology.read)
+        read, log = functools.lru_cache(topology.read), Log()
+        topology.read = lambda directory, _: read(directory, log)
 
     def published(self, directory: Path, name: str, content: bytes, read_bytes: int = 1 << 16) -> dict:
         """The series that are published of an output of that name; raises whatever the subtool raises."""
