@@ -488,13 +488,14 @@ split_events() { # ARRAY TEXT
 event_metrics() { # ARRAY SUBTOOL EVENT...
     local -n metrics_into=$1
     local of=$2 line_subtool type formula numerator denominator event name
-    local -A have=()
+    local -A have=() of_default=()          # of_default: under a name of perf's; rates are of those only
     metrics_into=()
     shift 2
     for event in "$@"; do
         catalogue_names "$event"
         for name in "${NAMES[@]}"; do
             have[$name]=1
+            [[ $KIND == same ]] || of_default[$name]=1
         done
     done
     while IFS=$'\t' read -r line_subtool type _ _ _ formula _; do
@@ -504,7 +505,7 @@ event_metrics() { # ARRAY SUBTOOL EVENT...
         numerator=${REPLY% *} denominator=${REPLY#* }
         for event in "${!have[@]}"; do
             if [[ $event == "$numerator" || $event == "$numerator":* ]] &&
-                [[ $denominator == seconds || -n ${have[$denominator${event#"$numerator"}]:-} ]]; then
+                { [[ $denominator == seconds && -n ${of_default[$event]:-} ]] || [[ -n ${have[$denominator${event#"$numerator"}]:-} ]]; }; then
                 metrics_into+=("$type")
                 break
             fi
@@ -518,13 +519,13 @@ parse_formula() { # FORMULA: "A / B ..." gives "A B"
 
 # An event's names as the catalogue spells them: a core PMU's pmu/event/u is event:u, an alias is what the default list calls it, a
 # CPU's own event what it is the same as.
-declare -A ALIASES=()
-NAMES=()
-catalogue_names() { # EVENT: its names in NAMES
-    local event=$1 modifier='' alias names
+declare -A ALIASES=() KINDS=()
+NAMES=() KIND=''
+catalogue_names() { # EVENT: its names in NAMES; KIND is the table's word for them, empty for a name of its own
+    local event=$1 modifier='' alias names kind
     if (( ${#ALIASES[@]} == 0 )); then
-        while IFS=$'\t' read -r alias names _; do
-            [[ -z $names || $alias == \#* ]] || ALIASES[$alias]=$names
+        while IFS=$'\t' read -r alias names kind; do
+            [[ -z $names || $alias == \#* ]] || ALIASES[$alias]=$names KINDS[$alias]=$kind
         done <"${CATALOGUE%/*}/perf_aliases.tsv"
     fi
     if [[ $event =~ ^[A-Za-z0-9_]+/([^/=,]+)/([A-Za-z]*)$ ]]; then
@@ -534,7 +535,7 @@ catalogue_names() { # EVENT: its names in NAMES
         event=${BASH_REMATCH[1]} modifier=${BASH_REMATCH[2]}
     fi
     NAMES=("$event")
-    names=${ALIASES[${event,,}]:-}
+    names=${ALIASES[${event,,}]:-} KIND=${KINDS[${event,,}]:-}
     if [[ -n $names ]]; then
         IFS=',' read -ra NAMES <<<"$names"
     fi

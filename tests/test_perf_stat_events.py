@@ -193,6 +193,13 @@ def test_aggregation_reaches_perf(aggregation, place, start, data_dir, stand_in,
     assert [key for key in ("socket", "die", "node", "core", "cpu") if f'"{key}" :' in record] == ([place] if place else [])
 
 
+def test_what_a_cpus_own_event_costs_is_said_as_of_the_default_lists(start, data_dir, stand_in, tmp_path):
+    """Rates are of the default list's own names only, here as in the metrics."""
+    played(stand_in, tmp_path, unsupported=["inst_retired", "l1d_cache_refill"])
+    start(events("inst_retired,cpu_cycles,l1d_cache,l1d_cache_refill,br_retired,br_mis_pred"))
+    assert metrics_said_lost(data_dir) == ["cache-miss-rate", "ipc", "l1d-cache-miss-rate"]
+
+
 # ---- the list
 
 
