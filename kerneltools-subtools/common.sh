@@ -22,6 +22,10 @@
 # close_descriptors, own_words, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
 
 set -u
+# What the caller's shell exports for itself must change nothing here, or in the shells that perf and others are scripts
+# of. #!/bin/bash -p ignores most of it (functions, SHELLOPTS, BASHOPTS, BASH_ENV, CDPATH, GLOBIGNORE); the rest bash obeys.
+unset -v BASH_ENV ENV CDPATH GLOBIGNORE EXECIGNORE POSIXLY_CORRECT BASH_COMPAT FUNCNEST TMOUT
+export -n SHELLOPTS BASHOPTS
 export LC_ALL=C         # perf writes numbers that are not JSON where the decimal point is a comma
 
 readonly CLOCK=kerneltools-clock.txt RECORD=kerneltools-pids.txt ENVIRONMENT=kerneltools-environment.txt
@@ -753,7 +757,7 @@ launch() {
     exec {answer}<> <(:)
     (
         set -m
-        setsid bash -c "source \"\$0\" && run_recorded \"\$@\"" "$SUBTOOLS_DIR/common.sh" \
+        setsid bash -p -c "source \"\$0\" && run_recorded \"\$@\"" "$SUBTOOLS_DIR/common.sh" \
             "$subtool" "$output" "$answer" "${LOCK:-0}" "$@" </dev/null >>"$subtool-stderrout.txt" 2>&1 &
         wait "$!"
     ) && read -r -t 5 -u "$answer" reply

@@ -188,7 +188,7 @@ run_command() { # COMMAND, of the user
     (
         cd -- "$TRACING" || exit
         close_descriptors
-        exec bash -c -- "$1" sysfs-trace
+        exec bash -p -c -- "$1" sysfs-trace
     ) </dev/null
 }
 

@@ -84,7 +84,7 @@ subtool_start() {
     toplev_command command
     command+=(-a -I "$milliseconds" -l "$level" -v -x "," --no-desc -o toplev-output.csv)
     rows_for_all_cpus && command+=(--global)
-    launch toplev-output.csv bash -c "source \"\$0/common.sh\" && source \"\$0/toplev.sh\" && run_until_perf_ends \"\$@\"" \
+    launch toplev-output.csv bash -p -c "source \"\$0/common.sh\" && source \"\$0/toplev.sh\" && run_until_perf_ends \"\$@\"" \
         "$SUBTOOLS_DIR" "${command[@]}" "${OWN_OPTIONS[@]}"
 }
 
@@ -222,7 +222,8 @@ toplev_command() {
         command_into+=("MAPFILE=$map" PERFMONDIR=file:///nowhere)
     fi
     find_program python3
-    command_into+=("$REPLY" "$TOPLEV")
+    # -E -s: an empty entry in PYTHONPATH would have Python run what lies in the data directory
+    command_into+=("$REPLY" -E -s "$TOPLEV")
 }
 
 # Does it know the CPU, and is the CPU's event list in $EVENTS? It tells its version only after it has found both. If
