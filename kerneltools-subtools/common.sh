@@ -18,7 +18,7 @@
 # Each of them runs in the data directory, in a shell of its own: an exit or an unset variable there is this
 # subtool's trouble only; so is a status that is not 0, which is reported. What one of them keeps (keep NAME VALUE) the
 # later ones recall, subtool_finish too, where the parameters are those of stop, if any, and not to be looked at. They may
-# use: value_of, values_of, split_words, split_events, find_program, event_metrics, try_perf, perf_limits, environment, runs,
+# use: value_of, values_of, split_words, split_events, find_program, find_perf, event_metrics, try_perf, perf_limits, environment, runs,
 # close_descriptors, own_words, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
 
 set -u
@@ -78,11 +78,11 @@ open_log() {
 }
 
 # The line of a program's standard error that says what went wrong: perf puts it behind \___ or after "Error:",
-# with usage and hints below; others say it last. Of a line that is longer, its beginning: nobody reads a million
-# characters, and to trim a million blanks takes bash an hour.
+# with usage and hints below, and its wrapper on Ubuntu first; others say it last. Of a line that is longer, its beginning:
+# nobody reads a million characters, and to trim a million blanks takes bash an hour. Behind the words: what helps.
 readonly LONGEST_WORDS=1000
 own_words() { # FILE
-    local line previous='' last='' words=''
+    local line previous='' last='' words='' package=''
     {
         while IFS= read -r line || [[ -n $line ]]; do
             trim "${line:0:LONGEST_WORDS}"
@@ -96,12 +96,40 @@ own_words() { # FILE
                 words=$line
             elif [[ $line =~ ^Error:\ (.+) && -z $words ]]; then
                 words=${BASH_REMATCH[1]}
+            elif [[ $line =~ (perf not found for kernel .+) && -z $words ]]; then
+                words=${BASH_REMATCH[1]}
+            elif [[ $line =~ ^linux-tools-[^[:space:]]+$ && -z $package ]]; then
+                package=$line
             fi
             previous=$line
-            last=$line
+            # A hint, of perf's, says nothing about what went wrong
+            [[ $line == @(Hint:|Consider |or try |\(current value)* ]] || last=$line
         done
     } 2>/dev/null <"$1"
     one_line "${words:-${last:-it said nothing}}"
+    words=$REPLY
+    what_helps "$words" "$package"
+    REPLY=$words${REPLY:+ ($REPLY)}
+}
+
+# what_helps WORDS [PACKAGE]: what to install or to set where a program said that; nothing where its words must do
+what_helps() {
+    case $1 in
+        *'perf not found for kernel'*)
+            REPLY="install ${2:-linux-tools of this kernel}, or have a perf of another kernel first on PATH: any version does" ;;
+        *'unknown option `json'*)
+            REPLY='this perf is too old, it needs perf 6.0 or newer' ;;
+        *'Access to performance monitoring'* | *'not have permission to collect'* | *perf_event_open*'(Operation not permitted)'* | \
+            *perf_event_open*'(Permission denied)'*)
+            REPLY='be root, or set sysctl kernel.perf_event_paranoid=-1; a container needs CAP_PERFMON, or to be privileged' ;;
+        *'Permission error mapping pages'*)
+            REPLY='be root, or raise sysctl kernel.perf_event_mlock_kb' ;;
+        *'Too many events are opened'* | *[Tt]'oo many open files'*)
+            REPLY="the limit on open files is $(ulimit -n): raise ulimit -Hn" ;;
+        *'Failed to set rlimit'*)
+            REPLY="it wants 32768 open files, the limit is $(ulimit -Hn): raise ulimit -Hn, or give it CAP_SYS_RESOURCE" ;;
+        *) REPLY='' ;;
+    esac
 }
 
 trim() { # TEXT
@@ -540,7 +568,8 @@ catalogue_name() { # EVENT
 
 TRIED=()                # the records (JSON lines) that the last try printed
 TRIED_STATUS=''         # its exit status
-TRIED_WORDS=''          # what it had to say beside them
+TRIED_WORDS=''          # what it had to say beside them, and
+TRIED_SHORT=''          # 1 if it was short of open files
 
 # try_perf COMMAND...: for 20 s at most. The status comes as the last line, because bash does not always remember that of a
 # process substitution.
@@ -557,9 +586,32 @@ try_perf() {
         fi
     done < <(timeout 20 "$@" 2>&1 </dev/null; printf '\n%s%d\n' "$last" "$?")
     own_words <(printf '%s' "$messages")
-    TRIED_WORDS=$REPLY
-    # shellcheck disable=SC2034     # the subtools' files read it
-    [[ $TRIED_STATUS != 124 ]] || TRIED_WORDS='perf did not come back within 20 s'
+    [[ $TRIED_STATUS != 124 ]] || REPLY='perf did not come back within 20 s'
+    # shellcheck disable=SC2034     # the subtools' files read both
+    TRIED_WORDS=$REPLY TRIED_SHORT=''
+    if [[ ${#TRIED[@]} == 0 && $messages == *'Too many '@('events are opened'|'open files')* ]]; then
+        # shellcheck disable=SC2034
+        TRIED_SHORT=1
+    fi
+}
+
+# short_of_files NUMBER_OF_EVENTS COMMAND...: the reason why not all of it is counted where perf was short of open files, with
+# the limit that would have been enough, into REPLY. An event takes one file a CPU, but a name may stand for several
+# events: how many there are, COMMAND tells on one CPU.
+short_of_files() {
+    local events=0 limit line
+    limit=$(ulimit -n)
+    try_perf "${@:2}"
+    for line in "${TRIED[@]}"; do
+        [[ $line != *'"counter-value"'* ]] || events=$(( events + 1 ))
+    done
+    events=$(( events > $1 ? events : $1 ))
+    first_line "$SYSFS/devices/system/cpu/online"
+    count_cpus "$REPLY"
+    # Beside the counters there are standard files, output and maps; 32 is plenty
+    events=$(( events * REPLY + 32 ))
+    REPLY="too many open files: the limit is $limit (ulimit -Hn), $events would do for all of it"
+    [[ $limit != unlimited ]] && (( events > limit )) || REPLY+="; as that is not above the limit, look at sysctl fs.file-max"
 }
 
 # ---- the machine
@@ -604,9 +656,27 @@ environment() { # KEY VALUE: one line of kerneltools-environment.txt; replaces a
     printf '%s%s=%s\n' "$lines" "$1" "${REPLY:-unknown}" >"$ENVIRONMENT"
 }
 
+# find_perf: a perf that runs, into REPLY; where there is none, why.
+find_perf() {
+    local perf version
+    if ! find_program perf; then
+        REPLY='perf is neither on PATH nor in /usr/local/bin: install perf (Debian: linux-perf)'
+        return 1
+    fi
+    perf=$REPLY
+    if version=$(timeout 20 "$perf" --version 2>/dev/null </dev/null); then
+        environment perf_version "$version"
+        REPLY=$perf
+        return 0
+    fi
+    own_words <(timeout 20 "$perf" --version 2>&1 </dev/null)
+    REPLY="$perf does not run: $REPLY"
+    return 1
+}
+
 # What costs perf its accuracy, or its permission, on this machine. To be called by a subtool that runs perf.
-perf_limits() { # [NUMBER_OF_EVENTS]
-    local events=${1:-0} paranoid limit pmu
+perf_limits() {
+    local paranoid pmu
     first_line "$PROCFS/sys/kernel/nmi_watchdog"
     if [[ $REPLY == 1 ]]; then
         for pmu in "$SYSFS"/bus/event_source/devices/{cpu,cpu_core,armv*}; do
@@ -620,13 +690,6 @@ perf_limits() { # [NUMBER_OF_EVENTS]
     paranoid=$REPLY
     if [[ $paranoid =~ ^[0-9]+$ ]] && (( paranoid > 0 && EUID != 0 )); then
         warn "perf_event_paranoid=$paranoid forbids counting the whole system to user $EUID, unless perf has CAP_PERFMON: be root, or sysctl kernel.perf_event_paranoid=0"
-    fi
-    first_line "$SYSFS/devices/system/cpu/online"
-    count_cpus "$REPLY"
-    limit=$(ulimit -n)
-    # Beside the counters there are standard files, output and maps; 32 is plenty
-    if [[ $limit != unlimited ]] && (( events * REPLY + 32 > limit )); then
-        warn "$events events on $REPLY CPUs take $(( events * REPLY )) open files and a few, the limit is $limit (ulimit -Hn): perf may open only some of them"
     fi
 }
 

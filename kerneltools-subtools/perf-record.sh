@@ -25,7 +25,7 @@ BUILD_IDS='perf-record-buildids'
 subtool_usable() {
     local option
     local -a options
-    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin: install it (Debian: linux-perf)"
+    find_perf || skip "$REPLY"
     keep perf "$REPLY"
     value_of record-opts
     split_words options "$REPLY"
@@ -37,8 +37,6 @@ subtool_usable() {
     if ! type -P tar >/dev/null || ! type -P bzip2 >/dev/null; then
         warn "perf archive needs tar and bzip2, which are not both here: there will be no perf.data.tar.bz2 (install tar and bzip2)"
     fi
-    recall perf
-    environment perf_version "$(timeout 20 "$REPLY" --version 2>/dev/null </dev/null)"
     perf_limits
 }
 

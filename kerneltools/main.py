@@ -36,6 +36,7 @@ unreadable; 2 usage.
 POSTPROCESS = "postprocess"
 SUMMARY_FILE = "post-process-data.json"
 RECORD = "kerneltools-pids.txt"
+START_LOG = "kerneltools-start-stderrout.txt"
 PRIMARY_METRIC = "ipc"
 
 
@@ -105,8 +106,10 @@ def table(rows: list[TypeSummary]) -> list[str]:
 def _nothing(directory: Path) -> str:
     """Why there are no metrics, for someone who may be in the wrong place."""
     where = shown(str(directory.resolve()))
-    if (directory / RECORD).exists():
+    if os.path.lexists(directory / RECORD):
         return f"nothing to publish in {where}: no subtool that yields metrics ran there, or none of its output holds a sample"
+    if os.path.lexists(directory / START_LOG):
+        return f"nothing to publish in {where}: kerneltools-start was called there, but nothing ran; {START_LOG} says why (grep ERROR)"
     return f"nothing to publish in {where}: it does not look like a run's directory; that is the one in which kerneltools-start was called"
 
 
