@@ -19,7 +19,7 @@
 # subtool's trouble only; so is a status that is not 0, which is reported. What one of them keeps (keep NAME VALUE) the
 # later ones recall, subtool_finish too, where the parameters are those of stop, if any, and not to be looked at. They may
 # use: value_of, values_of, split_words, split_events, find_program, find_perf, event_metrics, try_perf, perf_limits, environment, runs,
-# close_descriptors, own_words, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
+# close_descriptors, own_words, is_file, fresh, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
 
 set -u
 # What the caller's shell exports for itself must change nothing here, or in the shells that perf and others are scripts
@@ -35,6 +35,31 @@ PROCFS=${KERNELTOOLS_PROCFS:-/proc}
 SYSFS=${KERNELTOOLS_SYSFS:-/sys}
 SUBTOOLS_DIR=${BASH_SOURCE[0]%/*}
 CATALOGUE=${SUBTOOLS_DIR%/*}/kerneltools/catalogue.tsv
+
+# ---- files in the data directory, which may have been put there by anybody: nothing is written through a link, and nothing read
+# from a FIFO or a device, at which one waits for ever, or from a file that is larger than start and stop make it.
+
+readonly MOST_BYTES=4194304
+
+is_file() { # FILE: does a file itself lie there?
+    [[ -f $1 && ! -L $1 ]]
+}
+
+may_write() { # FILE: does a file itself lie there, or nothing?
+    [[ ! -L $1 ]] && [[ ! -e $1 || -f $1 ]]
+}
+
+may_read() { # FILE, whole
+    is_file "$1" && (( $(stat -c %s -- "$1") <= MOST_BYTES ))
+}
+
+append() { # FILE LINE...
+    may_write "$1" && printf '%s\n' "${@:2}" >>"$1"
+}
+
+fresh() { # FILE: empty and new, whatever lay there
+    rm -f -- "$1" && (set -C; : >"$1")
+}
 
 # ---- messages: standard error is the log, but for errors, which the caller is to see too
 
@@ -59,13 +84,15 @@ error() {
     [[ -z $CALLER_STDERR ]] || (printf 'ERROR: %s\n' "$REPLY" >&"$CALLER_STDERR") 2>/dev/null
 }
 
-# open_log NAME ARGUMENT...: from here on everything goes to <NAME>-stderrout.txt
+# open_log NAME ARGUMENT...: from here on everything goes to <NAME>-stderrout.txt; if it cannot: why, in REPLY
 open_log() {
     local name=$1 file=$1-stderrout.txt date
     shift
     exec {CALLER_STDERR}>&2 || CALLER_STDERR=''      # it may be closed
-    if ! { : >>"$file"; } 2>/dev/null; then
+    if ! may_write "$file" || ! { : >>"$file"; } 2>/dev/null; then
         exec >/dev/null 2>&1
+        REPLY="cannot write $file in $(printf '%q' "$PWD")"
+        may_write "$file" || REPLY+=': it is a link, or no file'
         return 1
     fi
     exec >>"$file" 2>&1
@@ -110,6 +137,16 @@ own_words() { # FILE
     words=$REPLY
     what_helps "$words" "$package"
     REPLY=$words${REPLY:+ ($REPLY)}
+}
+
+words_in() { # FILE: own_words of what a collector said, of which the beginning and the end do
+    if [[ ! -e $1 && ! -L $1 ]] || may_read "$1"; then
+        own_words "$1"
+    elif is_file "$1"; then
+        own_words <(head -c "$(( MOST_BYTES / 8 ))" -- "$1"; printf '\n'; tail -c "$(( MOST_BYTES / 8 ))" -- "$1")
+    else
+        REPLY="$1 is a link, or no file, and is not read"
+    fi
 }
 
 # what_helps WORDS [PACKAGE]: what to install or to set where a program said that; nothing where its words must do
@@ -647,6 +684,7 @@ count_cpus() { # LIST, as in 0-3,8
 
 environment() { # KEY VALUE: one line of kerneltools-environment.txt; replaces an earlier one of that key
     local line lines=''
+    may_write "$ENVIRONMENT" || return 1
     {
         while IFS= read -r line; do
             [[ $line == "$1="* ]] || lines+=$line$'\n'
@@ -705,14 +743,16 @@ declare -A COLLECTOR_OUTPUT=() MARK=()
 read_record() {
     local a b c d e known
     COLLECTORS=() COLLECTOR_OUTPUT=() MARK=()
-    [[ -f $RECORD ]] || return 1
+    may_read "$RECORD" || return 1
     while read -r a b c d e; do
         if [[ $a == @(signalled|ended|finished) ]]; then
             MARK["$a $b $c $d"]=${e:-yes}
         elif [[ $b =~ ^(-|[1-9][0-9]{0,9})$ && $c =~ ^[0-9]+$ && -n $d ]]; then
             known=${COLLECTOR_OUTPUT["$a $b $c"]:-}
             [[ -n $known ]] || COLLECTORS+=("$a $b $c")
-            COLLECTOR_OUTPUT["$a $b $c"]=$d${e:+ $e}
+            # In this directory, whatever is recorded: stop compresses it, and takes it away
+            d=$d${e:+ $e}
+            COLLECTOR_OUTPUT["$a $b $c"]=${d##*/}
         elif [[ -n $a ]]; then
             log "NOTE: $RECORD: a line that records nothing: $a $b $c"
         fi
@@ -721,7 +761,7 @@ read_record() {
 
 mark() { # KIND COLLECTOR [VALUE]
     MARK["$1 $2"]=${3:-yes}
-    printf '%s\n' "$1 $2${3:+ $3}" >>"$RECORD"
+    append "$RECORD" "$1 $2${3:+ $3}"
 }
 
 marked() { # KIND COLLECTOR
@@ -795,12 +835,12 @@ run_recorded() { # SUBTOOL OUTPUT ANSWER LOCK COMMAND...
     if [[ $fd == SigIgn: ]] && (( 0x$ignored & 6 )) && env --default-signal=INT true 2>/dev/null; then
         clean=(env --default-signal=INT --default-signal=QUIT --)
     fi
-    if ! read_stat "$$" || ! printf '%s %s %s %s\n' "$of" "$$" "${STAT[3]}" "$output" >>"$RECORD"; then
+    if ! read_stat "$$" || ! append "$RECORD" "$of $$ ${STAT[3]} $output"; then
         printf 'cannot write %s\n' "$RECORD" >&"$answer"
         exit 1
     fi
     epoch_now
-    if ! printf '%s begin %s\n' "$of" "$REPLY" >>"$CLOCK"; then
+    if ! append "$CLOCK" "$of begin $REPLY"; then
         printf 'cannot write %s\n' "$CLOCK" >&"$answer"
         exit 1
     fi
@@ -831,7 +871,7 @@ launch() {
 # hold: the subtool is in effect from here on, without a process; stop will call its subtool_finish, however start ends
 hold() {
     epoch_now
-    printf '%s - %s -\n' "$subtool" "${REPLY/./}" >>"$RECORD" || skip "cannot write $RECORD"
+    append "$RECORD" "$subtool - ${REPLY/./} -" || skip "cannot write $RECORD"
 }
 
 # ---- a subtool's functions, in a shell of their own
@@ -853,11 +893,12 @@ keep() { # NAME VALUE: a line <subtool> <name> = "<value>", in which backslash a
     local value=${2//\\/\\\\}
     value=${value//$'\n'/\\n}
     KEPT[$subtool/$1]=$2
-    printf '%s %s = "%s"\n' "$subtool" "$1" "$value" >>"$KEPT_FILE"
+    append "$KEPT_FILE" "$subtool $1 = \"$value\""
 }
 
 read_kept() {
     local of name value
+    may_read "$KEPT_FILE" || return 0
     while read -r of name _ value; do
         value=${value#\"}
         printf -v value '%b' "${value%\"}"

@@ -57,6 +57,7 @@ subtool_start() {
     environment perf_record_clock "$REPLY"
     clock_offset "$REPLY"
     environment perf_record_clock_offset "$REPLY"
+    rm -rf -- "$BUILD_IDS"
     # perf makes use of a directory for its copies only if its path is absolute
     launch perf.data "$perf" --buildid-dir "$PWD/$BUILD_IDS" record -a "${clock_options[@]}" -o perf.data "${options[@]}"
 }
@@ -64,7 +65,8 @@ subtool_start() {
 subtool_finish() {
     local perf status=0
     # Compressed by an earlier stop; or perf wrote none, and stop says so
-    [[ -e perf.data ]] || return 0
+    is_file perf.data || return 0
+    may_write perf.data.tar.bz2 || rm -f -- perf.data.tar.bz2
     recall perf; perf=$REPLY
     recall clock
     clock_offset "$REPLY"
@@ -145,7 +147,8 @@ now_by_uptime() {
 write_report() { # PERF
     local status
     # A server of debug information may be out of reach, and addr2line may take hours over inlined functions
-    DEBUGINFOD_URLS='' "$1" --buildid-dir "$PWD/$BUILD_IDS" report --stdio --no-inline -i perf.data >perf-report.txt </dev/null
+    fresh perf-report.txt &&
+        DEBUGINFOD_URLS='' "$1" --buildid-dir "$PWD/$BUILD_IDS" report --stdio --no-inline -i perf.data >perf-report.txt </dev/null
     status=$?
     (( status != 0 )) || return 0
     warn "perf report failed (exit $status, its words are above): perf-report.txt is not complete"

@@ -232,7 +232,7 @@ toplev_knows_cpu() {
     local said status
     local -a command
     toplev_command command
-    [[ $EVENTS != "$PWD/$LOCAL_EVENTS" ]] || mkdir -p -- "$EVENTS"
+    [[ $EVENTS != "$PWD/$LOCAL_EVENTS" ]] || { rm -rf -- "$LOCAL_EVENTS"; mkdir -- "$LOCAL_EVENTS"; }
     said=$(timeout 20 "${command[@]}" --version "${OWN_OPTIONS[@]}" 2>&1 </dev/null)
     status=$?
     if (( status == 124 )); then
