@@ -7,7 +7,6 @@ import json
 import lzma
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from collection import START_LOG, STOP_LOG, clock, log_lines, played, processes_with, recorded, wait_until
@@ -324,7 +323,24 @@ def test_the_kernels_trace_is_not_copied_through_a_link(name, trap, plain, run_s
     assert (done.rc, (data_dir / f"{name}.xz").is_file()) == (0, True), "\n".join(log_lines(data_dir, STOP_LOG))
 
 
-def test_local_event_lists_of_toplev_are_put_into_no_linked_directory():
-    """The one directory that a subtool makes here before anything runs: it is made anew."""
-    text = (Path(__file__).parent.parent / "kerneltools-subtools/toplev.sh").read_text()
-    assert 'rm -rf -- "$LOCAL_EVENTS"; mkdir -- "$LOCAL_EVENTS"' in text
+def test_local_event_lists_of_toplev_are_put_into_no_linked_directory(run_script, data_dir, stand_in, tmp_path):
+    """toplev.py copies what it needs of a local perfmon into a directory here."""
+    stand_in("perf", "echo perf version 6.12.0")
+    elsewhere, tools, perfmon = tmp_path / "elsewhere", tmp_path / "pmu-tools", tmp_path / "perfmon"
+    for directory in (elsewhere, tools, perfmon):
+        directory.mkdir()
+    (perfmon / "mapfile.csv").write_text("")
+    (elsewhere / "file").write_text("precious\n")
+    (tools / "toplev.py").write_text(
+        "import os, sys\nopen(os.environ['CACHEDIR'] + '/file', 'w').write('a list')\n"
+        "print('toplev, CPU: icx, TMA version: 5.1-full')\nopen('toplev-output.csv', 'w').write('begun')\n"
+    )
+    (data_dir / "toplev-pmu-events").symlink_to(elsewhere)
+    settings = {
+        "PMU_TOOLS_HOME": tools, "PERFMONDIR": perfmon, "HOME": tmp_path, "CACHEDIR": None, "XDG_CACHE_HOME": None, "EVENTMAP": None,
+        "KERNELTOOLS_TOPLEV_OPTIONS": "--force-cpu=icx",
+    }  # fmt: skip
+    run_script("kerneltools-start", "--subtools=toplev", env=settings)
+    assert (elsewhere / "file").read_text() == "precious\n"
+    assert not (data_dir / "toplev-pmu-events").is_symlink()
+    assert (data_dir / "toplev-pmu-events/file").read_text() == "a list", "\n".join(log_lines(data_dir))
