@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -I
 # -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
 # vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
@@ -22,16 +22,23 @@ for recordings of other tools: date -u --date="$(uptime -s)" +%s on the node say
 
 from __future__ import annotations
 
+import os
+import sys
+
+# Without -I an empty entry in PYTHONPATH has Python import what lies in the current directory: data that came from elsewhere
+if __name__ == "__main__" and not sys.flags.isolated:
+    os.execv(sys.executable, [sys.executable, "-I", *sys.argv])
+
 import argparse
 import re
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-sys.dont_write_bytecode = True
+sys.dont_write_bytecode = True  # no __pycache__ beside the scripts
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-from kerneltools.clock import CLOCK_FILE  # noqa: E402  (no __pycache__ beside the scripts)
+from kerneltools.clock import CLOCK_FILE  # noqa: E402  (the package lies beside this file, wherever that is)
 from kerneltools.log import Log, shown  # noqa: E402
 from kerneltools.run import ENVIRONMENT, Run  # noqa: E402
 

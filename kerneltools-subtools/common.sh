@@ -18,10 +18,14 @@
 # Each of them runs in the data directory, in a shell of its own: an exit or an unset variable there is this
 # subtool's trouble only; so is a status that is not 0, which is reported. What one of them keeps (keep NAME VALUE) the
 # later ones recall, subtool_finish too, where the parameters are those of stop, if any, and not to be looked at. They may
-# use: value_of, values_of, split_words, split_events, find_program, event_metrics, try_perf, perf_limits, environment, runs,
-# close_descriptors, own_words, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
+# use: value_of, values_of, split_words, split_events, find_program, find_perf, event_metrics, try_perf, perf_limits, environment, runs,
+# close_descriptors, own_words, is_file, fresh, log, warn, skip, keep, recall. A result comes back in REPLY, a list in the array named first.
 
 set -u
+# What the caller's shell exports for itself must change nothing here, or in the shells that perf and others are scripts
+# of. #!/bin/bash -p ignores most of it (functions, SHELLOPTS, BASHOPTS, BASH_ENV, CDPATH, GLOBIGNORE); the rest bash obeys.
+unset -v BASH_ENV ENV CDPATH GLOBIGNORE EXECIGNORE POSIXLY_CORRECT BASH_COMPAT FUNCNEST TMOUT
+export -n SHELLOPTS BASHOPTS
 export LC_ALL=C         # perf writes numbers that are not JSON where the decimal point is a comma
 
 readonly CLOCK=kerneltools-clock.txt RECORD=kerneltools-pids.txt ENVIRONMENT=kerneltools-environment.txt
@@ -31,6 +35,31 @@ PROCFS=${KERNELTOOLS_PROCFS:-/proc}
 SYSFS=${KERNELTOOLS_SYSFS:-/sys}
 SUBTOOLS_DIR=${BASH_SOURCE[0]%/*}
 CATALOGUE=${SUBTOOLS_DIR%/*}/kerneltools/catalogue.tsv
+
+# ---- files in the data directory, which may have been put there by anybody: nothing is written through a link, and nothing read
+# from a FIFO or a device, at which one waits for ever, or from a file that is larger than start and stop make it.
+
+readonly MOST_BYTES=4194304
+
+is_file() { # FILE: does a file itself lie there?
+    [[ -f $1 && ! -L $1 ]]
+}
+
+may_write() { # FILE: does a file itself lie there, or nothing?
+    [[ ! -L $1 ]] && [[ ! -e $1 || -f $1 ]]
+}
+
+may_read() { # FILE, whole
+    is_file "$1" && (( $(stat -c %s -- "$1") <= MOST_BYTES ))
+}
+
+append() { # FILE LINE...
+    may_write "$1" && printf '%s\n' "${@:2}" >>"$1"
+}
+
+fresh() { # FILE: empty and new, whatever lay there
+    rm -f -- "$1" && (set -C; : >"$1")
+}
 
 # ---- messages: standard error is the log, but for errors, which the caller is to see too
 
@@ -55,13 +84,15 @@ error() {
     [[ -z $CALLER_STDERR ]] || (printf 'ERROR: %s\n' "$REPLY" >&"$CALLER_STDERR") 2>/dev/null
 }
 
-# open_log NAME ARGUMENT...: from here on everything goes to <NAME>-stderrout.txt
+# open_log NAME ARGUMENT...: from here on everything goes to <NAME>-stderrout.txt; if it cannot: why, in REPLY
 open_log() {
     local name=$1 file=$1-stderrout.txt date
     shift
     exec {CALLER_STDERR}>&2 || CALLER_STDERR=''      # it may be closed
-    if ! { : >>"$file"; } 2>/dev/null; then
+    if ! may_write "$file" || ! { : >>"$file"; } 2>/dev/null; then
         exec >/dev/null 2>&1
+        REPLY="cannot write $file in $(printf '%q' "$PWD")"
+        may_write "$file" || REPLY+=': it is a link, or no file'
         return 1
     fi
     exec >>"$file" 2>&1
@@ -74,11 +105,11 @@ open_log() {
 }
 
 # The line of a program's standard error that says what went wrong: perf puts it behind \___ or after "Error:",
-# with usage and hints below; others say it last. Of a line that is longer, its beginning: nobody reads a million
-# characters, and to trim a million blanks takes bash an hour.
+# with usage and hints below, and its wrapper on Ubuntu first; others say it last. Of a line that is longer, its beginning:
+# nobody reads a million characters, and to trim a million blanks takes bash an hour. Behind the words: what helps.
 readonly LONGEST_WORDS=1000
 own_words() { # FILE
-    local line previous='' last='' words=''
+    local line previous='' last='' words='' package=''
     {
         while IFS= read -r line || [[ -n $line ]]; do
             trim "${line:0:LONGEST_WORDS}"
@@ -92,12 +123,50 @@ own_words() { # FILE
                 words=$line
             elif [[ $line =~ ^Error:\ (.+) && -z $words ]]; then
                 words=${BASH_REMATCH[1]}
+            elif [[ $line =~ (perf not found for kernel .+) && -z $words ]]; then
+                words=${BASH_REMATCH[1]}
+            elif [[ $line =~ ^linux-tools-[^[:space:]]+$ && -z $package ]]; then
+                package=$line
             fi
             previous=$line
-            last=$line
+            # A hint, of perf's, says nothing about what went wrong
+            [[ $line == @(Hint:|Consider |or try |\(current value)* ]] || last=$line
         done
     } 2>/dev/null <"$1"
     one_line "${words:-${last:-it said nothing}}"
+    words=$REPLY
+    what_helps "$words" "$package"
+    REPLY=$words${REPLY:+ ($REPLY)}
+}
+
+words_in() { # FILE: own_words of what a collector said, of which the beginning and the end do
+    if [[ ! -e $1 && ! -L $1 ]] || may_read "$1"; then
+        own_words "$1"
+    elif is_file "$1"; then
+        own_words <(head -c "$(( MOST_BYTES / 8 ))" -- "$1"; printf '\n'; tail -c "$(( MOST_BYTES / 8 ))" -- "$1")
+    else
+        REPLY="$1 is a link, or no file, and is not read"
+    fi
+}
+
+# what_helps WORDS [PACKAGE]: what to install or to set where a program said that; nothing where its words must do
+what_helps() {
+    case $1 in
+        *'perf not found for kernel'*)
+            REPLY="install ${2:-linux-tools of this kernel}, or have a perf of another kernel first on PATH: any version does" ;;
+        *'unknown option `json'*)
+            REPLY='this perf is too old, it needs perf 6.0 or newer' ;;
+        *'Access to performance monitoring'* | *'not have permission to collect'* | *perf_event_open*'(Operation not permitted)'* | \
+            *perf_event_open*'(Permission denied)'*)
+            REPLY='be root, or set sysctl kernel.perf_event_paranoid=-1; a container needs CAP_PERFMON, or to be privileged' ;;
+        *'Permission error mapping pages'*)
+            REPLY='be root, or raise sysctl kernel.perf_event_mlock_kb' ;;
+        *'Too many events are opened'* | *[Tt]'oo many open files'*)
+            REPLY="the limit on open files is $(ulimit -n): raise ulimit -Hn" ;;
+        *'Failed to set rlimit'*)
+            REPLY="it wants 32768 open files, the limit is $(ulimit -Hn): raise ulimit -Hn, or give it CAP_SYS_RESOURCE" ;;
+        *) REPLY='' ;;
+    esac
 }
 
 trim() { # TEXT
@@ -546,7 +615,8 @@ catalogue_names() { # EVENT: its names in NAMES; KIND is the table's word for th
 
 TRIED=()                # the records (JSON lines) that the last try printed
 TRIED_STATUS=''         # its exit status
-TRIED_WORDS=''          # what it had to say beside them
+TRIED_WORDS=''          # what it had to say beside them, and
+TRIED_SHORT=''          # 1 if it was short of open files
 
 # try_perf COMMAND...: for 20 s at most. The status comes as the last line, because bash does not always remember that of a
 # process substitution.
@@ -563,9 +633,32 @@ try_perf() {
         fi
     done < <(timeout 20 "$@" 2>&1 </dev/null; printf '\n%s%d\n' "$last" "$?")
     own_words <(printf '%s' "$messages")
-    TRIED_WORDS=$REPLY
-    # shellcheck disable=SC2034     # the subtools' files read it
-    [[ $TRIED_STATUS != 124 ]] || TRIED_WORDS='perf did not come back within 20 s'
+    [[ $TRIED_STATUS != 124 ]] || REPLY='perf did not come back within 20 s'
+    # shellcheck disable=SC2034     # the subtools' files read both
+    TRIED_WORDS=$REPLY TRIED_SHORT=''
+    if [[ ${#TRIED[@]} == 0 && $messages == *'Too many '@('events are opened'|'open files')* ]]; then
+        # shellcheck disable=SC2034
+        TRIED_SHORT=1
+    fi
+}
+
+# short_of_files NUMBER_OF_EVENTS COMMAND...: the reason why not all of it is counted where perf was short of open files, with
+# the limit that would have been enough, into REPLY. An event takes one file a CPU, but a name may stand for several
+# events: how many there are, COMMAND tells on one CPU.
+short_of_files() {
+    local events=0 limit line
+    limit=$(ulimit -n)
+    try_perf "${@:2}"
+    for line in "${TRIED[@]}"; do
+        [[ $line != *'"counter-value"'* ]] || events=$(( events + 1 ))
+    done
+    events=$(( events > $1 ? events : $1 ))
+    first_line "$SYSFS/devices/system/cpu/online"
+    count_cpus "$REPLY"
+    # Beside the counters there are standard files, output and maps; 32 is plenty
+    events=$(( events * REPLY + 32 ))
+    REPLY="too many open files: the limit is $limit (ulimit -Hn), $events would do for all of it"
+    [[ $limit != unlimited ]] && (( events > limit )) || REPLY+="; as that is not above the limit, look at sysctl fs.file-max"
 }
 
 # ---- the machine
@@ -601,6 +694,7 @@ count_cpus() { # LIST, as in 0-3,8
 
 environment() { # KEY VALUE: one line of kerneltools-environment.txt; replaces an earlier one of that key
     local line lines=''
+    may_write "$ENVIRONMENT" || return 1
     {
         while IFS= read -r line; do
             [[ $line == "$1="* ]] || lines+=$line$'\n'
@@ -610,9 +704,27 @@ environment() { # KEY VALUE: one line of kerneltools-environment.txt; replaces a
     printf '%s%s=%s\n' "$lines" "$1" "${REPLY:-unknown}" >"$ENVIRONMENT"
 }
 
+# find_perf: a perf that runs, into REPLY; where there is none, why.
+find_perf() {
+    local perf version
+    if ! find_program perf; then
+        REPLY='perf is neither on PATH nor in /usr/local/bin: install perf (Debian: linux-perf)'
+        return 1
+    fi
+    perf=$REPLY
+    if version=$(timeout 20 "$perf" --version 2>/dev/null </dev/null); then
+        environment perf_version "$version"
+        REPLY=$perf
+        return 0
+    fi
+    own_words <(timeout 20 "$perf" --version 2>&1 </dev/null)
+    REPLY="$perf does not run: $REPLY"
+    return 1
+}
+
 # What costs perf its accuracy, or its permission, on this machine. To be called by a subtool that runs perf.
-perf_limits() { # [NUMBER_OF_EVENTS]
-    local events=${1:-0} paranoid limit pmu
+perf_limits() {
+    local paranoid pmu
     first_line "$PROCFS/sys/kernel/nmi_watchdog"
     if [[ $REPLY == 1 ]]; then
         for pmu in "$SYSFS"/bus/event_source/devices/{cpu,cpu_core,armv*}; do
@@ -626,13 +738,6 @@ perf_limits() { # [NUMBER_OF_EVENTS]
     paranoid=$REPLY
     if [[ $paranoid =~ ^[0-9]+$ ]] && (( paranoid > 0 && EUID != 0 )); then
         warn "perf_event_paranoid=$paranoid forbids counting the whole system to user $EUID, unless perf has CAP_PERFMON: be root, or sysctl kernel.perf_event_paranoid=0"
-    fi
-    first_line "$SYSFS/devices/system/cpu/online"
-    count_cpus "$REPLY"
-    limit=$(ulimit -n)
-    # Beside the counters there are standard files, output and maps; 32 is plenty
-    if [[ $limit != unlimited ]] && (( events * REPLY + 32 > limit )); then
-        warn "$events events on $REPLY CPUs take $(( events * REPLY )) open files and a few, the limit is $limit (ulimit -Hn): perf may open only some of them"
     fi
 }
 
@@ -648,14 +753,16 @@ declare -A COLLECTOR_OUTPUT=() MARK=()
 read_record() {
     local a b c d e known
     COLLECTORS=() COLLECTOR_OUTPUT=() MARK=()
-    [[ -f $RECORD ]] || return 1
+    may_read "$RECORD" || return 1
     while read -r a b c d e; do
         if [[ $a == @(signalled|ended|finished) ]]; then
             MARK["$a $b $c $d"]=${e:-yes}
         elif [[ $b =~ ^(-|[1-9][0-9]{0,9})$ && $c =~ ^[0-9]+$ && -n $d ]]; then
             known=${COLLECTOR_OUTPUT["$a $b $c"]:-}
             [[ -n $known ]] || COLLECTORS+=("$a $b $c")
-            COLLECTOR_OUTPUT["$a $b $c"]=$d${e:+ $e}
+            # In this directory, whatever is recorded: stop compresses it, and takes it away
+            d=$d${e:+ $e}
+            COLLECTOR_OUTPUT["$a $b $c"]=${d##*/}
         elif [[ -n $a ]]; then
             log "NOTE: $RECORD: a line that records nothing: $a $b $c"
         fi
@@ -664,7 +771,7 @@ read_record() {
 
 mark() { # KIND COLLECTOR [VALUE]
     MARK["$1 $2"]=${3:-yes}
-    printf '%s\n' "$1 $2${3:+ $3}" >>"$RECORD"
+    append "$RECORD" "$1 $2${3:+ $3}"
 }
 
 marked() { # KIND COLLECTOR
@@ -738,12 +845,12 @@ run_recorded() { # SUBTOOL OUTPUT ANSWER LOCK COMMAND...
     if [[ $fd == SigIgn: ]] && (( 0x$ignored & 6 )) && env --default-signal=INT true 2>/dev/null; then
         clean=(env --default-signal=INT --default-signal=QUIT --)
     fi
-    if ! read_stat "$$" || ! printf '%s %s %s %s\n' "$of" "$$" "${STAT[3]}" "$output" >>"$RECORD"; then
+    if ! read_stat "$$" || ! append "$RECORD" "$of $$ ${STAT[3]} $output"; then
         printf 'cannot write %s\n' "$RECORD" >&"$answer"
         exit 1
     fi
     epoch_now
-    if ! printf '%s begin %s\n' "$of" "$REPLY" >>"$CLOCK"; then
+    if ! append "$CLOCK" "$of begin $REPLY"; then
         printf 'cannot write %s\n' "$CLOCK" >&"$answer"
         exit 1
     fi
@@ -763,7 +870,7 @@ launch() {
     exec {answer}<> <(:)
     (
         set -m
-        setsid bash -c "source \"\$0\" && run_recorded \"\$@\"" "$SUBTOOLS_DIR/common.sh" \
+        setsid bash -p -c "source \"\$0\" && run_recorded \"\$@\"" "$SUBTOOLS_DIR/common.sh" \
             "$subtool" "$output" "$answer" "${LOCK:-0}" "$@" </dev/null >>"$subtool-stderrout.txt" 2>&1 &
         wait "$!"
     ) && read -r -t 5 -u "$answer" reply
@@ -774,7 +881,7 @@ launch() {
 # hold: the subtool is in effect from here on, without a process; stop will call its subtool_finish, however start ends
 hold() {
     epoch_now
-    printf '%s - %s -\n' "$subtool" "${REPLY/./}" >>"$RECORD" || skip "cannot write $RECORD"
+    append "$RECORD" "$subtool - ${REPLY/./} -" || skip "cannot write $RECORD"
 }
 
 # ---- a subtool's functions, in a shell of their own
@@ -796,11 +903,12 @@ keep() { # NAME VALUE: a line <subtool> <name> = "<value>", in which backslash a
     local value=${2//\\/\\\\}
     value=${value//$'\n'/\\n}
     KEPT[$subtool/$1]=$2
-    printf '%s %s = "%s"\n' "$subtool" "$1" "$value" >>"$KEPT_FILE"
+    append "$KEPT_FILE" "$subtool $1 = \"$value\""
 }
 
 read_kept() {
     local of name value
+    may_read "$KEPT_FILE" || return 0
     while read -r of name _ value; do
         value=${value#\"}
         printf -v value '%b' "${value%\"}"

@@ -25,7 +25,7 @@ BUILD_IDS='perf-record-buildids'
 subtool_usable() {
     local option
     local -a options
-    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin: install it (Debian: linux-perf)"
+    find_perf || skip "$REPLY"
     keep perf "$REPLY"
     value_of record-opts
     split_words options "$REPLY"
@@ -37,8 +37,6 @@ subtool_usable() {
     if ! type -P tar >/dev/null || ! type -P bzip2 >/dev/null; then
         warn "perf archive needs tar and bzip2, which are not both here: there will be no perf.data.tar.bz2 (install tar and bzip2)"
     fi
-    recall perf
-    environment perf_version "$(timeout 20 "$REPLY" --version 2>/dev/null </dev/null)"
     perf_limits
 }
 
@@ -59,6 +57,7 @@ subtool_start() {
     environment perf_record_clock "$REPLY"
     clock_offset "$REPLY"
     environment perf_record_clock_offset "$REPLY"
+    rm -rf -- "$BUILD_IDS"
     # perf makes use of a directory for its copies only if its path is absolute
     launch perf.data "$perf" --buildid-dir "$PWD/$BUILD_IDS" record -a "${clock_options[@]}" -o perf.data "${options[@]}"
 }
@@ -66,7 +65,8 @@ subtool_start() {
 subtool_finish() {
     local perf status=0
     # Compressed by an earlier stop; or perf wrote none, and stop says so
-    [[ -e perf.data ]] || return 0
+    is_file perf.data || return 0
+    may_write perf.data.tar.bz2 || rm -f -- perf.data.tar.bz2
     recall perf; perf=$REPLY
     recall clock
     clock_offset "$REPLY"
@@ -147,7 +147,8 @@ now_by_uptime() {
 write_report() { # PERF
     local status
     # A server of debug information may be out of reach, and addr2line may take hours over inlined functions
-    DEBUGINFOD_URLS='' "$1" --buildid-dir "$PWD/$BUILD_IDS" report --stdio --no-inline -i perf.data >perf-report.txt </dev/null
+    fresh perf-report.txt &&
+        DEBUGINFOD_URLS='' "$1" --buildid-dir "$PWD/$BUILD_IDS" report --stdio --no-inline -i perf.data >perf-report.txt </dev/null
     status=$?
     (( status != 0 )) || return 0
     warn "perf report failed (exit $status, its words are above): perf-report.txt is not complete"

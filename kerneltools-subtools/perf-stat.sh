@@ -11,6 +11,8 @@
 #    where perf refuses that run for a name it does not know, alone where a record cannot be told to be an event's.
 # 3. what is left in groups, once more: a group whose members are not counted does not fit the counters, and is
 #    counted singly instead.
+# Where perf refuses the list for want of open files (one an event and CPU), it is shortened until perf takes it: whole
+# metrics go, the last of the catalogue first. The list that is launched is one that perf has taken as a whole.
 
 parameter perf-stat-events events default "what to count; \"default\" in the list stands for the default list"
 parameter perf-stat-aggregation choice:system,socket,die,node,core,cpu system "what one count stands for"
@@ -29,18 +31,21 @@ MODIFIERS=()            # by group number: what follows the brace, as in :W
 BROKEN=()               # by group number: 1 if its events are counted singly
 GROUPS_MADE=0
 COMPOSED=()             # the events in the order of the last composed list
+OPENED=''               # the last list that perf took
 
 subtool_usable() {
-    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin: install it (Debian: linux-perf)"
+    find_perf || skip "$REPLY"
     PERF=$REPLY
-    environment perf_version "$(timeout 20 "$PERF" --version 2>/dev/null </dev/null)"
     value_of perf-stat-events
     read_events "$REPLY"
     group_default_events
-    perf_limits "${#EVENT[@]}"
+    perf_limits
     reduce_events
     compose_list
-    [[ -n $REPLY ]] || skip "none of its events can be counted here: $(reasons ': ' '; ')"
+    if [[ -z $REPLY ]]; then
+        refused_altogether && skip "perf counts nothing here: ${DROPPED[0]}"
+        skip "none of its events can be counted here: $(reasons ': ' '; ')"
+    fi
     keep perf "$PERF"
     keep events "$REPLY"
     report_dropped
@@ -224,6 +229,7 @@ look() { # LIST NUMBER_OF_EVENTS: what perf makes of it
             fi
         fi
     done
+    (( ${#RECORD_VALUE[@]} == 0 )) || OPENED=$1
 }
 
 # Newer perfs print a plain name with its PMU: "event [pmu]", or pmu/event/
@@ -311,8 +317,7 @@ verdicts() {
 }
 
 reduce_events() {
-    compose_list
-    look "$REPLY" "${#COMPOSED[@]}"
+    look_at_whole
     VERDICT=()
     if [[ $TRIED_STATUS == 124 ]]; then
         warn "the list could not be tried, $TRIED_WORDS: it is counted as it was given"
@@ -325,6 +330,100 @@ reduce_events() {
         look_at_groups
     fi
     break_groups
+    make_sure
+}
+
+look_at_whole() { # the list that is left; shortened where perf is short of open files
+    compose_list
+    look "$REPLY" "${#COMPOSED[@]}"
+    [[ -n $TRIED_SHORT ]] || return 0
+    shorten
+    compose_list
+    [[ -z $REPLY ]] || look "$REPLY" "${#COMPOSED[@]}"
+}
+
+# Its parts were taken; is the list, as it will be launched?
+make_sure() {
+    compose_list
+    while [[ -n $REPLY && $REPLY != "$OPENED" ]]; do
+        look "$REPLY" "${#COMPOSED[@]}"
+        if [[ $TRIED_STATUS == 124 ]]; then
+            warn "the list could not be tried, $TRIED_WORDS: it is counted as it was given"
+            return
+        fi
+        (( ${#RECORD_VALUE[@]} == 0 )) || return 0
+        shorten
+        compose_list
+    done
+}
+
+# shorten: after perf has refused the list that is left; drops what follows the longest beginning that it takes, in the
+# order of importance.
+shorten() {
+    local reason=$TRIED_WORDS low=0 high middle
+    local -a UNIT=() units=()
+    if [[ -n $TRIED_SHORT ]]; then
+        compose_list singly
+        short_of_files "${#COMPOSED[@]}" "$PERF" stat --json -o /dev/stdout -e "$REPLY" -C 0 sleep 0.01
+        reason=$REPLY
+    fi
+    by_importance
+    units=("${UNIT[@]}")        # without the holes
+    high=${#units[@]}
+    while (( high - low > 1 )); do
+        middle=$(( (low + high) / 2 ))
+        take_units "$middle" "$reason"
+        compose_list
+        look "$REPLY" "${#COMPOSED[@]}"
+        if (( ${#RECORD_VALUE[@]} > 0 )); then
+            low=$middle
+        else
+            high=$middle
+        fi
+    done
+    take_units "$low" "$reason"
+}
+
+take_units() { # NUMBER REASON: the first ones of units, which belongs to shorten, stay
+    local number i
+    for number in "${!units[@]}"; do
+        for i in ${units[number]}; do
+            DROPPED[i]=''
+            (( number < $1 )) || DROPPED[i]=$2
+        done
+    done
+}
+
+# by_importance: what stays or goes together, into UNIT: the indices of the events that a metric of the catalogue needs and
+# none before it, in the catalogue's order; then each that none needs, in the list's.
+by_importance() {
+    local line_subtool formula i j row=0 numerator denominator modifier
+    local -a name=() rank=()
+    local -A indices=()
+    for i in "${!EVENT[@]}"; do
+        [[ -z ${DROPPED[i]} ]] || continue
+        catalogue_name "${EVENT[i]}"
+        name[i]=$REPLY
+        indices[$REPLY]+=" $i"
+    done
+    while IFS=$'\t' read -r line_subtool _ _ _ _ formula _; do
+        if [[ $line_subtool != perf-stat ]] || ! parse_formula "$formula"; then
+            continue
+        fi
+        numerator=${REPLY% *} denominator=${REPLY#* } row=$(( row + 1 ))
+        for i in "${!name[@]}"; do
+            modifier=${name[i]#"$numerator"}
+            [[ ${name[i]} == "$numerator"* && $modifier == @(|:*) ]] || continue
+            [[ $denominator == seconds || -n ${indices[$denominator$modifier]:-} ]] || continue
+            for j in "$i" ${indices[$denominator$modifier]:-}; do
+                rank[j]=${rank[j]:-$row}
+            done
+        done
+    done <"$CATALOGUE"
+    for i in "${!name[@]}"; do
+        j=${rank[i]:-$(( row + 1 + i ))}
+        UNIT[j]="${UNIT[j]:-} $i"
+    done
 }
 
 drop_unsupported() {
@@ -376,10 +475,9 @@ look_at_groups() {
     done
     VERDICT=()
     [[ -n $several ]] || return 0
-    compose_list
-    look "$REPLY" "${#COMPOSED[@]}"
+    look_at_whole
     verdicts
-    (( ${#RECORD_VALUE[@]} == 0 )) || return 0
+    (( ${#RECORD_VALUE[@]} == 0 && ${#COMPOSED[@]} > 0 )) || return 0
     for (( group = 0; group < GROUPS_MADE; group++ )); do
         members_left members "$group"
         (( ${#members[@]} > 1 )) || continue
@@ -433,6 +531,15 @@ reasons() { # LINK SEPARATOR: "<events><link><reason>" for each reason
         text+=${text:+$2}$REPLY$1$reason
     done
     printf '%s' "$text"
+}
+
+refused_altogether() { # all for one reason, which is not the events' own
+    local reason
+    for reason in "${DROPPED[@]}"; do
+        [[ $reason == "${DROPPED[0]}" ]] || return 1
+    done
+    what_helps "$reason"
+    [[ -n $REPLY ]]
 }
 
 events_dropped_for() { # REASON

@@ -188,7 +188,7 @@ run_command() { # COMMAND, of the user
     (
         cd -- "$TRACING" || exit
         close_descriptors
-        exec bash -c -- "$1" sysfs-trace
+        exec bash -p -c -- "$1" sysfs-trace
     ) </dev/null
 }
 
@@ -230,7 +230,7 @@ wait_for_copies() { # PID...
 }
 
 copy() { # FROM TO
-    cat -- "$1" >"$2" && return
+    fresh "$2" && cat -- "$1" >"$2" && return
     warn "$1 could not be copied to $2, and the buffer is left as it is"
     return 1
 }

@@ -30,9 +30,9 @@ LOCAL_EVENTS=toplev-pmu-events      # in the data directory, until stop
 subtool_usable() {
     local perf level without_toplev
     value_of toplev-level; level=$REPLY
-    find_program perf || skip "perf is neither on PATH nor in /usr/local/bin; toplev.py needs it as well as perf's metric groups: install perf"
+    # toplev.py needs it, too
+    find_perf || skip "$REPLY"
     perf=$REPLY
-    environment perf_version "$(timeout 20 "$perf" --version 2>/dev/null </dev/null)"
     if toplev_runs; then
         log "toplev: measured by $TOPLEV, event lists from $EVENTS"
         keep engine toplev.py
@@ -53,7 +53,7 @@ subtool_usable() {
     keep level "${#GROUPS_FOUND[@]}"
     keep perf "$perf"
     keep singly "$SINGLY"
-    perf_limits "$EVENTS_COUNTED"
+    perf_limits
 }
 
 subtool_start() {
@@ -84,7 +84,7 @@ subtool_start() {
     toplev_command command
     command+=(-a -I "$milliseconds" -l "$level" -v -x "," --no-desc -o toplev-output.csv)
     rows_for_all_cpus && command+=(--global)
-    launch toplev-output.csv bash -c "source \"\$0/common.sh\" && source \"\$0/toplev.sh\" && run_until_perf_ends \"\$@\"" \
+    launch toplev-output.csv bash -p -c "source \"\$0/common.sh\" && source \"\$0/toplev.sh\" && run_until_perf_ends \"\$@\"" \
         "$SUBTOOLS_DIR" "${command[@]}" "${OWN_OPTIONS[@]}"
 }
 
@@ -222,7 +222,8 @@ toplev_command() {
         command_into+=("MAPFILE=$map" PERFMONDIR=file:///nowhere)
     fi
     find_program python3
-    command_into+=("$REPLY" "$TOPLEV")
+    # -E -s: an empty entry in PYTHONPATH would have Python run what lies in the data directory
+    command_into+=("$REPLY" -E -s "$TOPLEV")
 }
 
 # Does it know the CPU, and is the CPU's event list in $EVENTS? It tells its version only after it has found both. If
@@ -231,7 +232,7 @@ toplev_knows_cpu() {
     local said status
     local -a command
     toplev_command command
-    [[ $EVENTS != "$PWD/$LOCAL_EVENTS" ]] || mkdir -p -- "$EVENTS"
+    [[ $EVENTS != "$PWD/$LOCAL_EVENTS" ]] || { rm -rf -- "$LOCAL_EVENTS"; mkdir -- "$LOCAL_EVENTS"; }
     said=$(timeout 20 "${command[@]}" --version "${OWN_OPTIONS[@]}" 2>&1 </dev/null)
     status=$?
     if (( status == 124 )); then
@@ -289,14 +290,18 @@ run_until_perf_ends() { # COMMAND...
 
 GROUPS_FOUND=()         # what perf is to take, level 1 first
 SINGLY=''               # perf's option that counts the events outside groups, where those do not fit
-EVENTS_COUNTED=0
 
 # find_groups PERF LEVEL: those that this perf has for this CPU. None: why, in REPLY.
 find_groups() {
-    local family name offered=' '
+    local family name listed offered=' '
+    if ! listed=$(timeout 20 "$1" list metricgroups 2>/dev/null </dev/null); then
+        own_words <(timeout 20 "$1" list metricgroups 2>&1 </dev/null)
+        REPLY="perf does not tell its metric groups: $REPLY"
+        return 1
+    fi
     while read -r name _; do
         offered+="$name "
-    done < <(timeout 20 "$1" list metricgroups 2>/dev/null </dev/null)
+    done < <(printf '%s\n' "$listed")
     for family in Pipeline Topdown; do
         if [[ $offered == *" ${family}L1 "* ]]; then
             GROUPS_FOUND=("${family}L1")
@@ -313,18 +318,18 @@ find_groups() {
 }
 
 # try_groups PERF: as they are; if a node has no value then (its group does not fit the counters), with the events counted
-# singly; then level 1 alone. What gives most nodes is taken. None gives any: why, in REPLY.
+# singly; then level 1 alone. What gives most nodes is taken, as it was tried. None gives any: why, in REPLY.
 try_groups() {
-    local option list best=0 singly='' words='' all
+    local option list best=0 singly='' words='' all short=''
     local -a taken=()
     joined , "${GROUPS_FOUND[@]}"
     all=$REPLY
     for list in "$all" "${GROUPS_FOUND[0]}"; do
         for option in '' --metric-no-group; do
             look_at_nodes "$1" "$list" "$option"
-            words=${words:-$TRIED_WORDS}
+            words=${words:-$TRIED_WORDS} short=${short:-$TRIED_SHORT}
             if (( VALUED > best )); then
-                best=$VALUED EVENTS_COUNTED=$EVENTS_SEEN singly=$option
+                best=$VALUED singly=$option
                 IFS=, read -r -a taken <<<"$list"
             fi
             (( VALUED == 0 || VALUED < NODES )) || break 2
@@ -332,31 +337,48 @@ try_groups() {
         # With fewer groups there are fewer nodes
         (( best == 0 )) || break
     done
+    if [[ -n $short ]]; then
+        short_of_files 0 "$1" stat --json -o /dev/stdout -M "$all" -C 0 sleep 0.01
+        words=$REPLY
+    fi
     if (( best == 0 )); then
         REPLY="perf has the metric groups $all for this CPU, but cannot count them here: $words"
         has_pmu || REPLY+="; $NO_PMU"
         return 1
     fi
+    (( ${#taken[@]} == ${#GROUPS_FOUND[@]} )) || lost_level "${taken[0]}" "$words"
     GROUPS_FOUND=("${taken[@]}")
     SINGLY=$singly
-    if [[ -n $singly ]]; then
+    if [[ -n $singly && -n $short ]]; then
+        warn "counted singly, so that a node's parts may be of different moments: $words"
+    elif [[ -n $singly ]]; then
         warn "groups of events do not fit the counters here: counted singly, so that a node's parts may be of different moments"
     fi
 }
 
-NODES=0 VALUED=0 EVENTS_SEEN=0
+# lost_level TAKEN REASON: says which nodes there will not be
+lost_level() {
+    local line_subtool type formula
+    local -a lost=()
+    while IFS=$'\t' read -r line_subtool type _ _ _ formula _; do
+        [[ $line_subtool != toplev || $formula != @(Memory_Bound|Core_Bound),* ]] || lost+=("$type")
+    done <"$CATALOGUE"
+    joined ', ' "${lost[@]}"
+    warn "level 2 is dropped, only $1 is counted: $2; there is no $REPLY"
+}
+
+NODES=0 VALUED=0
 
 look_at_nodes() { # PERF GROUPS OPTION: how many nodes perf prints, to how many of them it has a value
     local line
     local -r node='"metric-value"[[:space:]]*:[[:space:]]*"?([^",]*)"?,[[:space:]]*"metric-unit"[[:space:]]*:[[:space:]]*"(%|percent[^"]*)[[:space:]]+[A-Za-z_]'
-    NODES=0 VALUED=0 EVENTS_SEEN=0
+    NODES=0 VALUED=0
     try_perf "$1" stat -a --json -o /dev/stdout ${3:+"$3"} -M "$2" sleep 0.1
     for line in "${TRIED[@]}"; do
         if [[ $line =~ $node ]]; then
             NODES=$(( NODES + 1 ))
             [[ ! ${BASH_REMATCH[1]} =~ ^-?[0-9.]+$ ]] || VALUED=$(( VALUED + 1 ))
         fi
-        [[ $line != *'"counter-value"'* ]] || EVENTS_SEEN=$(( EVENTS_SEEN + 1 ))
     done
     [[ $TRIED_STATUS != 0 ]] || (( NODES == 0 || VALUED > 0 )) || TRIED_WORDS='none of its nodes gets a value'
 }

@@ -38,8 +38,8 @@ subtool_finish() {
     local trace_cmd status=0
     recall trace_cmd; trace_cmd=$REPLY
     restore_recording "$trace_cmd"
-    if [[ -s trace.dat ]]; then
-        "$trace_cmd" report -i trace.dat >trace-cmd-report.txt </dev/null
+    if is_file trace.dat && [[ -s trace.dat ]]; then
+        fresh trace-cmd-report.txt && "$trace_cmd" report -i trace.dat >trace-cmd-report.txt </dev/null
         status=$?
         (( status == 0 )) || warn "trace-cmd report failed (exit $status, its words are above): trace-cmd-report.txt is not complete"
     fi
@@ -52,12 +52,13 @@ restore_recording() { # TRACE_CMD
     local cpu
     local -a parts=()
     for (( cpu = 0; ; cpu++ )); do
-        [[ -e trace.dat.cpu$cpu ]] || break
+        is_file "trace.dat.cpu$cpu" || break
         parts+=("trace.dat.cpu$cpu")
     done
-    if [[ -e trace.dat ]] || (( cpu == 0 )); then
+    if is_file trace.dat || (( cpu == 0 )); then
         return
     fi
+    rm -f -- trace.dat
     log "NOTE: trace-cmd: it did not end by itself: tracing is reset, and trace.dat made of ${parts[*]}"
     "$1" reset </dev/null || warn "trace-cmd reset failed (exit $?, its words are above): the kernel may still be tracing"
     if "$1" restore -o trace.dat "${parts[@]}" </dev/null && [[ -s trace.dat ]]; then

@@ -35,6 +35,7 @@ unreadable; 2 usage.
 POSTPROCESS = "postprocess"
 SUMMARY_FILE = "post-process-data.json"
 RECORD = "kerneltools-pids.txt"
+START_LOG = "kerneltools-start-stderrout.txt"
 PRIMARY_METRIC = "ipc"
 
 
@@ -100,6 +101,8 @@ def _nothing(directory: Path) -> str:
     where = shown(str(directory.resolve()))
     if files.is_there(directory / RECORD):
         return f"nothing to publish in {where}: no subtool that yields metrics ran there, or none of its output holds a sample"
+    if files.is_there(directory / START_LOG):
+        return f"nothing to publish in {where}: kerneltools-start was called there, but nothing ran; {START_LOG} says why (grep ERROR)"
     return f"nothing to publish in {where}: it does not look like a run's directory; that is the one in which kerneltools-start was called"
 
 

@@ -266,6 +266,10 @@ def unsupported(event):
     return event in part.get("unsupported", ())
 
 
+opened = sum(not unsupported(event) for event in events)
+if opened > part.get("most", opened):
+    die(255, "Error:\nToo many events are opened.\nProbably the maximum number of open file descriptors has been reached.\n"
+             "Hint: Try again after reducing the number of events.\nHint: Try increasing the limit with 'ulimit -n <limit>'")
 values = []
 for group in groups:
     if len(group) == 1:
@@ -327,7 +331,8 @@ def played(stand_in, tmp_path, **part):
     unsupported (6.1), else the whole group is <not supported> (7.2). counters: larger groups are never scheduled.
     status="1 if all unsupported" (7.2). spelling: how an event's name is printed. end: how a record ends.
     printed: the names under which an event's records come. hybrid: events that are counted by two core PMUs, what the second
-    gives is atom. says: what stands on stderr besides. collection: Python that is run first where it is run with -I.
+    gives is atom. most: of more supported events it says that they are too many open files. says: what stands on stderr besides.
+    collection: Python that is run first where it is run with -I.
     """
     calls, program = tmp_path / "perf-calls", tmp_path / "played-perf.py"
     program.write_text(f"PART = {json.dumps(json.dumps(part))}\n{PLAYED}")

@@ -17,7 +17,7 @@ python_here() {
     local want='import sys; sys.exit(sys.version_info < (3, 9))' candidate
     [[ ${1:-} == venv ]] && want="import venv, ensurepip; $want"
     for candidate in python3 /usr/bin/python3 python3.{14..9}; do
-        if "$candidate" -c "$want" >/dev/null 2>&1; then
+        if "$candidate" -I -c "$want" >/dev/null 2>&1; then
             command -v "$candidate"
             return 0
         fi

@@ -471,7 +471,7 @@ def test_the_nmi_watchdog_is_warned_of(run_script, data_dir, stand_in, tmp_path)
 
 def test_a_paranoid_kernel_is_warned_of_where_it_matters(run_script, data_dir, stand_in, tmp_path, as_nobody):
     """perf may refuse all then, and this is why."""
-    stand_in("perf", "exit 1")
+    stand_in("perf", "[[ $1 == --version ]]")
     data_dir.chmod(0o777)
     system, processes = machine(tmp_path, paranoid="3")
     assert run_script(as_nobody, *QUICK, env={"KERNELTOOLS_SYSFS": system, "KERNELTOOLS_PROCFS": processes}).rc == 1
@@ -494,13 +494,13 @@ def test_the_limit_on_open_files_is_raised_to_the_hard_one(run_script, data_dir,
     assert warnings(data_dir) == []
 
 
-def test_a_limit_on_open_files_below_events_times_cpus_is_warned_of(run_script, data_dir, stand_in, tmp_path):
-    """18 events on 64 CPUs: 1152 descriptors."""
+def test_a_limit_on_open_files_that_perf_gets_along_with_is_not_warned_of(run_script, data_dir, stand_in, tmp_path):
+    """18 events on 64 CPUs take 1152; but root's perf may raise the limit for itself, and it opened them all."""
     played(stand_in, tmp_path)
     system, processes = machine(tmp_path, cpus=64)
     settings = {"KERNELTOOLS_SYSFS": system, "KERNELTOOLS_PROCFS": processes}
     assert run_script(calling_script(tmp_path / "caller", "ulimit -n 1100"), *QUICK, env=settings).rc == 0
-    assert lines_with(warnings(data_dir), "open files", "1100")
+    assert warnings(data_dir) == []
 
 
 # ---- start is killed

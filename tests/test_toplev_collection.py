@@ -97,7 +97,8 @@ PERF_CHILD = 'perf = subprocess.Popen(["perf", "stat", "-I", "200", "-e", "cycle
 ENDLESS = PERF_CHILD + "perf.wait()\nprint('# closed', file=output)"
 
 # A perf with metric groups. PART: "offers", the groups that it lists; "nodes", by group the values of its nodes; "singly",
-# what is different with --metric-no-group; "says", the words with which it refuses.
+# what is different with --metric-no-group; "says", the words with which it refuses; "short", the lists for which it has too
+# few open files, but on one CPU.
 METRIC_PERF = r"""
 import json, signal, sys, time
 part = json.loads(PART)
@@ -113,6 +114,9 @@ elif arguments[:1] == ["stat"] and "-M" in arguments:
     if part.get("says"):
         print(part["says"], file=sys.stderr)
         sys.exit(129)
+    if ",".join(groups) in part.get("short", ()) and "-C" not in arguments:
+        print("Error:\nToo many events are opened.\nHint: Try increasing the limit with 'ulimit -n <limit>'", file=sys.stderr)
+        sys.exit(255)
     nodes = {name: value for group in groups for name, value in part["nodes"][group].items()}
     if "--metric-no-group" in arguments:
         nodes.update(part.get("singly", {}))
@@ -550,6 +554,30 @@ def test_groups_that_give_no_value_are_skipped(metric_perf, amd, run_script, dat
     metric_perf(offers=["PipelineL1"], nodes={"PipelineL1": dict.fromkeys(AMD_NODES["PipelineL1"], "nan")})
     assert collect(run_script, amd).rc == 1
     assert "cannot count them here: none of its nodes gets a value" in skipped(data_dir)
+
+
+def test_where_open_files_do_for_one_level_that_is_counted(metric_perf, amd, run_script, data_dir):
+    """Seven nodes, each with one event in this perf's output; on 64 CPUs: 7 * 64 + 32."""
+    calls = metric_perf(offers=["PipelineL1", "PipelineL2"], nodes=AMD_NODES, short=["PipelineL1,PipelineL2"])
+    online = Path(amd["KERNELTOOLS_SYSFS"]) / "devices/system/cpu/online"
+    online.parent.mkdir(parents=True, exist_ok=True)
+    online.write_text("0-63\n")
+    assert sum(map(len, AMD_NODES.values())) == 7
+    assert collect(run_script, amd).rc == 0
+    assert calls_of(calls, "-I", "-M PipelineL1")
+    assert not calls_of(calls, "-I", "-M PipelineL1,PipelineL2")
+    (warning,) = lines_with(log_lines(data_dir), "WARNING: toplev: level 2 is dropped, only PipelineL1 is counted")
+    assert "too many open files: the limit is " in warning
+    assert " 480 would do for all of it" in warning
+    assert "there is no toplev:memory-bound, toplev:core-bound" in warning
+    assert environment_file(data_dir)["toplev_metric_groups"] == "PipelineL1"
+
+
+def test_a_perf_that_cannot_list_its_metric_groups_is_not_said_to_have_none(amd, stand_in, run_script, data_dir):
+    stand_in("perf", "[[ $1 == --version ]] && echo perf version 6.99.0 && exit; echo 'perf: cannot read its lists' >&2; exit 1")
+    assert collect(run_script, amd).rc == 1
+    assert "perf does not tell its metric groups: perf: cannot read its lists" in skipped(data_dir)
+    assert "no top-down metric groups" not in skipped(data_dir)
 
 
 def test_perfs_own_words_tell_why_it_cannot_count(metric_perf, machine, run_script, data_dir):
