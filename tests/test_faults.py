@@ -993,7 +993,8 @@ output = os.path.join(directory, "postprocess")
 
 def changes(event, args):
     path = args[0] if args and isinstance(args[0], (str, os.PathLike)) else ""
-    if not str(path).startswith(output):
+    # the program holds the directory open, and goes through that to what is in it
+    if not os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)).startswith(os.path.realpath(output)):
         return False
     return event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir") or (event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR))
 
