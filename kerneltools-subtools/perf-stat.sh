@@ -397,30 +397,34 @@ take_units() { # NUMBER REASON: the first ones of units, which belongs to shorte
 # by_importance: what stays or goes together, into UNIT: the indices of the events that a metric of the catalogue needs and
 # none before it, in the catalogue's order; then each that none needs, in the list's.
 by_importance() {
-    local line_subtool formula i j row=0 numerator denominator modifier
-    local -a name=() rank=()
+    local line_subtool formula i j row=0 numerator denominator modifier name
+    local -a names=() kind=() rank=()
     local -A indices=()
     for i in "${!EVENT[@]}"; do
         [[ -z ${DROPPED[i]} ]] || continue
-        catalogue_name "${EVENT[i]}"
-        name[i]=$REPLY
-        indices[$REPLY]+=" $i"
+        catalogue_names "${EVENT[i]}"
+        names[i]=${NAMES[*]} kind[i]=$KIND
+        for name in "${NAMES[@]}"; do
+            indices[$name]+=" $i"
+        done
     done
     while IFS=$'\t' read -r line_subtool _ _ _ _ formula _; do
         if [[ $line_subtool != perf-stat ]] || ! parse_formula "$formula"; then
             continue
         fi
         numerator=${REPLY% *} denominator=${REPLY#* } row=$(( row + 1 ))
-        for i in "${!name[@]}"; do
-            modifier=${name[i]#"$numerator"}
-            [[ ${name[i]} == "$numerator"* && $modifier == @(|:*) ]] || continue
-            [[ $denominator == seconds || -n ${indices[$denominator$modifier]:-} ]] || continue
-            for j in "$i" ${indices[$denominator$modifier]:-}; do
-                rank[j]=${rank[j]:-$row}
+        for i in "${!names[@]}"; do
+            for name in ${names[i]}; do
+                modifier=${name#"$numerator"}
+                [[ $name == "$numerator"* && $modifier == @(|:*) ]] || continue
+                [[ $denominator == seconds && ${kind[i]} != same || -n ${indices[$denominator$modifier]:-} ]] || continue
+                for j in "$i" ${indices[$denominator$modifier]:-}; do
+                    rank[j]=${rank[j]:-$row}
+                done
             done
         done
     done <"$CATALOGUE"
-    for i in "${!name[@]}"; do
+    for i in "${!names[@]}"; do
         j=${rank[i]:-$(( row + 1 + i ))}
         UNIT[j]="${UNIT[j]:-} $i"
     done
