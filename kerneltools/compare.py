@@ -212,6 +212,11 @@ def _metric_files(directory: Path, output: Path) -> list[str]:
     """
     try:
         files.entries(directory, POSTPROCESS)
+    except files.Refused as error:
+        raise CannotRead(f"{shown(str(directory))}: {files.reason(error)}") from None
+    except OSError:
+        pass  # and so its file is missing, or cannot be read
+    try:
         periods = _json(output, "post-process-data").get("periods", [])
         prefixes = sorted({prefix for period in periods for prefix in period["metric-files"]})
         if not all(map(is_metric_prefix, prefixes)):
@@ -219,7 +224,7 @@ def _metric_files(directory: Path, output: Path) -> list[str]:
     except FileNotFoundError:
         raise CannotRead(f"{shown(str(directory))} was not post-processed: run kerneltools-post-process on it first") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = shown(str(error)) or type(error).__name__
+        why = files.reason(error) or type(error).__name__
         what = f"{shown(str(directory))}: its post-process-data.json does not tell the metric files"
         raise CannotRead(f"{what} ({why}): run kerneltools-post-process on it again") from None
     return prefixes

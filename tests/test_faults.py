@@ -989,14 +989,21 @@ KILL_AT_CHANGE = r"""
 import os, signal, sys
 
 left, directory = int(sys.argv[1]), sys.argv[2]
-output = os.path.join(directory, "postprocess")
+output = os.path.realpath(os.path.join(directory, "postprocess"))
+
+DIRECTORY_ARGUMENT = {"os.rename": 2, "os.remove": 1, "os.mkdir": 2, "os.rmdir": 1}  # a descriptor, -1 for none
 
 def changes(event, args):
-    path = args[0] if args and isinstance(args[0], (str, os.PathLike)) else ""
-    # the program holds the directory open, and goes through that to what is in it
-    if not os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)).startswith(os.path.realpath(output)):
+    if event == "open" and not (isinstance(args[0], (str, os.PathLike)) and args[2] & (os.O_WRONLY | os.O_RDWR)):
         return False
-    return event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir") or (event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR))
+    if event != "open" and event not in DIRECTORY_ARGUMENT:
+        return False
+    parent, name = os.path.split(args[0])
+    opened = args[DIRECTORY_ARGUMENT[event]] if event != "open" else -1
+    if opened >= 0:
+        parent = os.path.join(f"/proc/self/fd/{opened}", parent)
+    # the directory may be known by its descriptor only
+    return os.path.join(os.path.realpath(parent), name).startswith(output)
 
 def hook(event, args):
     global left

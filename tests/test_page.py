@@ -478,7 +478,8 @@ def test_foreign_text_is_text(data_dir):
     for name in ("kerneltools-start-stderrout.txt", "kerneltools-stop-stderrout.txt"):
         (data_dir / name).write_text(f"WARNING: {HOSTILE}\n")
     (data_dir / "kerneltools-clock.txt").write_text("<b>x</b> begin 1700000000\n")
-    records = [line(1.0, EVENT, 5, unit=HOSTILE), line(1.0, "a\x00\x1b[2J\u2028b", 5), "<script>torn"]
+    # the torn line is in another interval: it may have been a part of what is counted there
+    records = [line(1.0, EVENT, 5, unit=HOSTILE), line(1.0, "a\x00\x1b[2J\u2028b", 5), line(2.0, "page-faults", 5), "<script>torn"]
     write_output(data_dir, records)
     process(data_dir)
     text = read(data_dir)

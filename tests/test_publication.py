@@ -106,7 +106,7 @@ def test_a_value_beyond_its_bound_is_no_sample_and_the_next_one_covers_it():
     intervals = [(0, 0, 0, [1, 1]), (0, 0, 0, [2**62, 2**62]), (0, 0, 0, [3, 2**62])]
     for by_row in (True, False):
         files, _, summary, _, _, log = published([[0, 1]], intervals, by_row, 100)
-        assert sorted(files["metric-data-perf-stat.csv.xz"].decode().splitlines()) == [
+        assert sorted(files["metric-data-perf-stat-0123456789ab.csv.xz"].decode().splitlines()) == [
             "0,1001,1010,1", "0,1011,1030,3", "1,1001,1010,1", f"1,1011,1030,{2**62}"
         ]  # fmt: skip
         assert [(row.type, row.samples, row.greatest) for row in summary] == [("ipc", 2, 3), ("context-switches-sec", 3, 2**62)]

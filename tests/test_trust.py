@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import REPO
 from perf_output import EPOCH, block, line, post_process, process, read_back, run_of, write_clock, write_output, write_topology
+from published import metric_files, without_mark
 
 from kerneltools import archive, compare, files, inputs, limits, perf_json, rawfile, topology
 from kerneltools.log import Log, cell, shown
@@ -60,16 +61,27 @@ def run(*arguments, program=PROGRAM):
     return done.returncode, done.stdout, done.stderr
 
 
+def result(directory, name):
+    """Where a result of a directory that was post-processed lies; name: without what is of the directory in a metric file's name."""
+    prefix, dot, suffix = name.partition(".")
+    for there in metric_files(directory):
+        if without_mark(there) == prefix:
+            prefix = there
+    return directory / "postprocess" / f"{prefix}{dot}{suffix}"
+
+
 # ---- writing
 
 
 @pytest.mark.parametrize("name", [
     ".kernel.html", "kernel.html", ".post-process-data.json", "post-process-data.json",
-    "metric-data-perf-stat.csv.xz", "metric-data-perf-stat.json.xz", "metric-data-old.json",
+    "metric-data-perf-stat.csv.xz", "metric-data-perf-stat.json.xz", "metric-data-perf-stat-2.json",
 ])  # fmt: skip
 def test_a_link_in_the_place_of_a_result_leads_nobody_elsewhere(data_dir, elsewhere, name):
-    (data_dir / "postprocess").mkdir()
-    (data_dir / "postprocess" / name).symlink_to(elsewhere / "precious")
+    post_process(data_dir, TWO)
+    place = result(data_dir, name)
+    place.unlink(missing_ok=True)
+    place.symlink_to(elsewhere / "precious")
     done = post_process(data_dir, TWO)
     assert done.rc == 0
     assert untouched(elsewhere)
@@ -79,19 +91,31 @@ def test_a_link_in_the_place_of_a_result_leads_nobody_elsewhere(data_dir, elsewh
 
 @pytest.mark.parametrize("name", [".kernel.html", ".post-process-data.json", "metric-data-perf-stat.csv.xz", ".partial-perf-stat-abc"])
 def test_a_fifo_in_the_place_of_a_result_holds_nobody_up(data_dir, name):
-    (data_dir / "postprocess").mkdir()
-    os.mkfifo(data_dir / "postprocess" / name)
-    write_output(data_dir, TWO)
+    post_process(data_dir, TWO)
+    place = result(data_dir, name)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
     assert run(data_dir)[0] == 0
     assert read_back(data_dir).values("ipc") == [1.5, 2]
 
 
-@pytest.mark.parametrize("name", ["metric-data-x", "metric-data-x.json", ".partial-perf-stat-abc", ".partial-x"])
+@pytest.mark.parametrize("name", ["metric-data-perf-stat.json", "metric-data-perf-stat-0123456789ab.csv.xz", ".partial-perf-stat-abc"])
 def test_what_a_link_to_a_directory_leads_to_is_not_removed(data_dir, elsewhere, name):
     (data_dir / "postprocess").mkdir()
     (data_dir / "postprocess" / name).symlink_to(elsewhere / "sub")
     assert post_process(data_dir, TWO).rc == 0
     assert untouched(elsewhere)
+    assert not (data_dir / "postprocess" / name).is_symlink()
+
+
+@pytest.mark.parametrize("name", ["metric-data-x", "metric-data-x.json", ".partial-x"])
+def test_a_link_that_is_another_tool_s_stays_and_is_not_followed(data_dir, elsewhere, name):
+    (data_dir / "postprocess").mkdir()
+    (data_dir / "postprocess" / name).symlink_to(elsewhere / "sub")
+    write_output(data_dir, TWO)
+    assert run(data_dir)[0] == 0
+    assert untouched(elsewhere)
+    assert (data_dir / "postprocess" / name).readlink() == elsewhere / "sub"
 
 
 def test_what_links_in_a_private_directory_lead_to_is_not_removed(data_dir, elsewhere):
@@ -130,7 +154,7 @@ def test_a_postprocess_that_becomes_a_link_meanwhile_is_not_followed(data_dir, e
 
     assert main.main([str(data_dir)]) == 0
     assert untouched(elsewhere)
-    written = {path.name for path in (data_dir / "moved").iterdir()}
+    written = {without_mark(path.name) for path in (data_dir / "moved").iterdir()}
     assert {"kernel.html", "post-process-data.json", "metric-data-perf-stat.json.xz"} <= written
 
 
@@ -315,12 +339,13 @@ def two_runs(tmp_path):
     return directories
 
 
-@pytest.mark.parametrize("name", ["metric-data-perf-stat.json.xz", "metric-data-perf-stat.csv.xz"])
+@pytest.mark.parametrize("name", ["metric-data-perf-stat.json.xz", "metric-data-perf-stat.csv.xz", "post-process-data.json"])
 @pytest.mark.parametrize("trap", TRAPS)
 def test_comparing_reads_files_only(two_runs, elsewhere, name, trap):
     a, b = two_runs
-    (b / "postprocess" / name).unlink()
-    trap(b / "postprocess" / name, elsewhere)
+    place = result(b, name)
+    place.unlink()
+    trap(place, elsewhere)
     code, out, err = run("--compare", a, b)
     assert code == 1
     assert f"is {TRAPS[trap]}, no regular file" in out + err
@@ -333,7 +358,17 @@ def test_comparing_follows_no_postprocess_that_is_a_link(two_runs, tmp_path):
     (b / "postprocess").symlink_to(tmp_path / "moved")
     code, out, err = run("--compare", a, b)
     assert (code, out) == (1, "")
-    assert err == "ERROR: postprocess is a link, no directory\n"
+    assert err == f"ERROR: {shown(str(b))}: postprocess is a link, no directory\n"
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere/sub/metric-data-old", "/etc/passwd", "metric-data-/../x", "", 5, ["metric-data-x"]])
+def test_comparing_takes_no_way_out_of_the_directory_for_a_metric_file(two_runs, elsewhere, name):
+    a, b = two_runs
+    result(b, "post-process-data.json").write_text(json.dumps({"periods": [{"metric-files": [name]}]}))
+    code, out, err = run("--compare", a, b)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"ERROR: {shown(str(b))}: its post-process-data.json does not tell the metric files (")
+    assert untouched(elsewhere)
 
 
 @pytest.mark.parametrize("trap", [as_fifo, as_zeros])
@@ -347,21 +382,22 @@ def test_comparing_waits_for_no_environment(two_runs, elsewhere, trap):
 
 def test_descriptors_and_rows_without_end_are_not_read_to_the_end(two_runs):
     a, b = two_runs
-    with lzma.open(b / "postprocess" / "metric-data-perf-stat.json.xz", "wb", preset=0) as file:
+    descriptors, rows = ([result(of, f"metric-data-perf-stat.{kind}.xz") for of in two_runs] for kind in ("json", "csv"))
+    with lzma.open(descriptors[1], "wb", preset=0) as file:
         for _ in range(300):
             file.write(b"[" * (1 << 20))
-    with lzma.open(b / "postprocess" / "metric-data-perf-stat.csv.xz", "wb", preset=0) as file:
+    with lzma.open(rows[1], "wb", preset=0) as file:
         file.write(b"0,1,2,3\n" * 10_000_000)
     code, out, _ = run("--compare", a, b)
     assert code == 1
-    assert "WARNING: B, metric-data-perf-stat: its descriptors cannot be read: it is larger than 128 MiB" in out
-    for directory in two_runs:
-        with lzma.open(directory / "postprocess" / "metric-data-perf-stat.json.xz", "wt") as file:
+    assert f"WARNING: B, {metric_files(b)[0]}: its descriptors cannot be read: it is larger than 128 MiB" in out
+    for path in descriptors:
+        with lzma.open(path, "wt") as file:
             file.write("[" * 100_000)
-    assert "its descriptors cannot be read: maximum recursion depth" in run("--compare", a, b)[1]
-    shutil.copy(b / "postprocess" / "metric-data-perf-stat.csv.xz", a / "postprocess")
-    for directory in two_runs:
-        with lzma.open(directory / "postprocess" / "metric-data-perf-stat.json.xz", "wt") as file:
+    assert "its descriptors cannot be read: it is nested too deeply" in run("--compare", a, b)[1]
+    shutil.copy(rows[1], rows[0])
+    for path in descriptors:
+        with lzma.open(path, "wt") as file:
             file.write(json.dumps([{"idx": 0, "desc": {"type": "ipc"}, "names": {}}]))
     assert "of its rows only the first 2000000 are read" in run("--compare", a, b)[1]
 
@@ -375,6 +411,8 @@ def test_a_metric_file_with_thousands_of_series_is_compared(tmp_path):
             for idx in range(15_000)
         ]
         (tmp_path / name / "postprocess" / "metric-data-perf-stat.json").write_text(json.dumps(descriptors))
+        named = json.dumps({"periods": [{"metric-files": ["metric-data-perf-stat"]}]})
+        (tmp_path / name / "postprocess" / "post-process-data.json").write_text(named)
         rows = "".join(f"{idx},1,1000,{idx}\n" for idx in range(15_000))
         (tmp_path / name / "postprocess" / "metric-data-perf-stat.csv").write_text(rows)
     metrics = compare.MetricsOfRun(tmp_path / "a")
@@ -469,10 +507,17 @@ def test_a_comparison_is_plain_text(tmp_path):
         (directory / "kerneltools-environment.txt").write_text(f"{HOSTILE}{value}={HOSTILE}\nperf={HOSTILE}{value}\n", encoding="utf-8")
         records = [line(float(second), HOSTILE, value, unit=HOSTILE, cpu=str(cpu)) for second in (1, 2) for cpu in range(2)]
         post_process(directory, [*records, line(2.0, f"only-{name}{HOSTILE}", 1, cpu="0")])
-        (directory / "postprocess" / f"metric-data-{ESCAPE}.json").write_text("[")
     code, out, err = run("--compare", tmp_path / "a", tmp_path / "b")
-    assert code == 1
-    assert_harmless(out + err)
+    assert (code, err) == (0, "")
+    assert "only-a" in out
+    assert_harmless(out)
+    named = result(tmp_path / "b", "post-process-data.json")
+    for document in (f'{{"{HOSTILE}', f'{{"periods": {{"{ESCAPE}": 0}}}}', json.dumps({"periods": [{"metric-files": [HOSTILE]}]})):
+        named.write_text(document, encoding="utf-8")
+        code, out, err = run("--compare", tmp_path / "a", tmp_path / "b")
+        assert (code, out) == (1, "")
+        assert err.count("\n") == 1
+        assert_harmless(err)
 
 
 def test_what_the_recording_s_clock_is_called_is_plain_text(data_dir):
@@ -512,7 +557,7 @@ def assert_limit(data_dir, subtool, what):
     assert (code, err) == (1, "")
     said = f"WARNING: {subtool}: nothing is published: more than {what}, the limit: no machine has so many, the output is damaged or forged"
     assert said in out.splitlines()
-    published = {path.name for path in (data_dir / "postprocess").iterdir()}
+    published = {without_mark(path.name) for path in (data_dir / "postprocess").iterdir()}
     others = {"perf-stat", "toplev", "turbostat"} - {subtool}
     assert {name for name in published if name.startswith((".partial", f"metric-data-{subtool}"))} == set()
     assert {f"metric-data-{other}.json.xz" for other in others} <= published
@@ -576,7 +621,8 @@ def test_as_many_series_as_nine_hundred_columns_on_three_hundred_cpus_are_refuse
 @pytest.mark.parametrize("name", ["perf-stat-output.json", "toplev-output.csv", "turbostat-stdout.txt"])
 def test_a_name_that_the_index_would_refuse_costs_its_line_only(data_dir, name):
     outputs = {
-        "perf-stat-output.json": "\n".join([*TWO, line(2.0, "e" * 8001, 1), line(2.0, "e" * 8000, 1), line(3.0, "cycles", 1)]),
+        # in an interval of which a line is lost, no event is published whose records may add up
+        "perf-stat-output.json": "\n".join([*TWO, line(2.0, "e" * 8001, 1), line(2.0, "cycles", 1), line(3.0, "e" * 8000, 1)]),
         "toplev-output.csv": TOPLEV.replace("# 5", f"1.0,{'e' * 8001},1,%\n1.0,{'e' * 8000},1,%\n# 5"),
         "turbostat-stdout.txt": TURBOSTAT + TURBOSTAT.replace("01.0", "02.0").replace("Busy%", f"Busy%\tC{'1' * 8001}%"),
     }
