@@ -230,6 +230,11 @@ def archived(directory, form):
 
 def assert_holds(metrics, form, text):
     """The metric has the value of every whole interval of the output, in its order and without holes."""
+    if form.subtool == "perf-stat":  # interrupted within 1 ms of a tick it adds an interval that no sample can have
+        times = re.findall('^{"interval" : ([0-9.]+)', text, re.MULTILINE)
+        *before, last = dict.fromkeys(map(float, times)) or [0.0]
+        if before and last - before[-1] < 0.001:
+            text = text[: text.index(f'{{"interval" : {last:.9f}')]
     expected = form.values(text)
     if not expected:
         assert form.metric not in metrics.types
