@@ -1,16 +1,14 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """From a collector's own time (seconds since it began to count) to epoch time, and from times to intervals."""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import sub
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from kerneltools import files, limits
 from kerneltools.log import TEXT_SHOWN, Log, shown
@@ -19,6 +17,7 @@ CLOCK_FILE = "kerneltools-clock.txt"
 MOST_MOMENTS = 1000  # that it tells of; there are two of each subtool
 LAST_EPOCH = 1e11  # seconds; a clock that shows more is none
 LONGEST_RUN = 3e8  # seconds, nine years: no collector counts longer
+LONGEST_DROPPED = 0.002  # seconds; two times that round to one millisecond are closer
 PLAUSIBLE_OPENING = 5.0  # seconds a collector may take from its launch until it counts, before the log mentions it
 # why a collector may have counted for less time than passed
 WHY_LATE = (
@@ -149,6 +148,52 @@ class Timeline:
         return Interval(max(0, min(previous_end + 1, end)), end, seconds, self._ordinal)
 
 
+class Read(Protocol):
+    """What was read of one interval: its time in the collector's seconds; the line where it begins in the output; whether
+    lines that could not be read stand before it, or within or right behind it."""
+
+    @property
+    def time(self) -> float: ...
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def lost_before(self) -> bool: ...
+
+    @property
+    def lost_within(self) -> bool: ...
+
+
+R = TypeVar("R", bound=Read)
+
+
+def placed(readings: Iterable[R], timeline: Timeline, outliers: set[float], subtool: str, log: Log) -> Iterator[tuple[Interval, R, bool]]:
+    """What was read, each with its interval and whether lines of it may be lost.
+
+    An interval that is not later than the one before, or whose time is one of the outliers, is dropped and counted.
+    """
+    lost = False
+    for reading in readings:
+        time = reading.time
+        where = f"line {reading.line}, interval {time} after {timeline.previous}"
+        if time in outliers:
+            log.lost(subtool, "intervals ahead of later ones are dropped", where)
+            lost = True
+            continue
+        lost_before, lost = lost or reading.lost_before, False
+        later = time - timeline.previous
+        interval = timeline.interval(time, lost_before)
+        if interval is not None:
+            yield interval, reading, lost_before or reading.lost_within
+        elif later >= LONGEST_DROPPED:
+            log.lost(subtool, "intervals before the epoch are dropped: the file's time is wrong, and there is no clock file", where)
+        elif later > 0:
+            log.note(subtool, "intervals less than 1 ms after the one before are dropped", where)
+        else:
+            log.lost(subtool, "intervals not later than one before are dropped", where)
+
+
 class Times:
     """The times of an output in one pass: how many, the last one, and their usual distance.
 
@@ -191,7 +236,8 @@ class Times:
         begins = chain((self._origin,), self._times) if self._origin is not None else self._times
         ends = self._times if self._origin is not None else self._times[1:]
         distances = array("d", map(sub, ends, begins))
-        return median(distances) if distances else 0.0
+        ordered = sorted(distances)
+        return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if ordered else 0.0
 
 
 def is_time(value: object) -> bool:

@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """What a chart needs of the samples that are published, kept while they pass, in memory that the run's length does not change.
 
@@ -8,24 +6,21 @@ about CELLS cells. Of each column a curve keeps the mean (weighted by duration),
 the least and the greatest value; a run with fewer intervals is kept as it is.
 
 Each type has a folded curve (its series added or averaged in each interval, as its default-aggregation says) and one
-curve for each series. Samples wait in a buffer, a row for each of some intervals, and go into the curves from there,
+curve for each series. Samples wait in a buffer, a row for each of some intervals, and go into the columns from there,
 many at a time.
 """
 
 from __future__ import annotations
 
 import math
-import traceback
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from math import nan
-from operator import mul
-from typing import Union
+from operator import add, mul
 
-from kerneltools.catalogue import Metric
-from kerneltools.clock import Interval
-from kerneltools.sink import items
+from kerneltools.frames import Series, Value, items
+from kerneltools.log import trace
 
 COLUMNS = 400  # of a curve; more than a chart has pixels
 CELLS = 300_000  # of all curves of one kind, of 8 bytes each
@@ -33,7 +28,6 @@ BAND_COLUMNS = 100  # least and greatest values are kept where there is room for
 BUFFERED = 100_000  # values that wait to go into curves
 BREAKS = 100  # holes of the whole output that may begin a new column
 
-Value = Union[int, float]
 Piece = tuple[int, int, int]  # a column, and from where to where (exclusive) its intervals are in the buffer
 
 
@@ -80,69 +74,115 @@ class Axis:
 class Curve:
     """Mean, least and greatest value in each column of an axis; nan where there is no value.
 
-    Where a column is one interval, the three are the same array; without has_bands they are too, and hold the means only.
+    exact: whether each column is one interval, where the three are the same; without has_bands they hold the means only.
     """
 
-    __slots__ = ("_column", "_duration", "_greatest", "_least", "_weighted", "exact", "greatest", "has_bands", "least", "means")
+    __slots__ = ("exact", "greatest", "has_bands", "least", "means")
 
-    def __init__(self, stride: int, has_bands: bool) -> None:
-        self.has_bands = has_bands
-        self.means = array("d")
-        self.exact = stride == 1  # whether each column is one interval
-        alone = self.exact or not has_bands
-        self.least = self.means if alone else array("d")
-        self.greatest = self.means if alone else array("d")
-        self._column = -1
-        self._duration = 0
-        self._weighted = 0.0
-        self._least = 0.0
-        self._greatest = 0.0
+    def __init__(self, axis: Axis, means: array[float], least: array[float], greatest: array[float]) -> None:
+        self.exact = axis.stride == 1
+        self.has_bands = axis.has_bands
+        self.means = means
+        self.least = least
+        self.greatest = greatest
 
-    def extend(self, pieces: list[Piece], values: Sequence[float], durations: Sequence[int]) -> None:
-        """Continue with the values (nan: none) of a buffer's intervals of these durations."""
-        if not pieces:
+
+class _Column:
+    """A column of many curves: of each its values times their durations, the durations, the least and the greatest value."""
+
+    def __init__(self, number: int, rows: list[Sequence[float]], durations: list[int], has_bands: bool) -> None:
+        """rows: of each interval the value of each curve, nan for none."""
+        self.number = number
+        self.alone = rows[0] if len(rows) == 1 else None  # its only interval
+        self.weighted = list(map(sum, zip(*(map(mul, row, repeat(duration)) for row, duration in zip(rows, durations)))))
+        self.durations = [sum(durations)] * len(self.weighted)
+        self.least: list[float] = list(map(min, *rows)) if has_bands and len(rows) > 1 else list(rows[0])
+        self.greatest: list[float] = list(map(max, *rows)) if has_bands and len(rows) > 1 else list(rows[0])
+        if math.isnan(sum(self.weighted)):
+            for place, total in enumerate(self.weighted):
+                if total != total:
+                    there = [(row[place], duration) for row, duration in zip(rows, durations) if row[place] == row[place]]
+                    self.weighted[place] = sum(value * duration for value, duration in there)
+                    self.durations[place] = sum(duration for _, duration in there)
+                    self.least[place] = min((value for value, _ in there), default=math.inf)
+                    self.greatest[place] = max((value for value, _ in there), default=-math.inf)
+
+    def extend(self, other: _Column) -> None:
+        """Continue with later intervals of the same column."""
+        more = len(other.weighted) - len(self.weighted)  # curves that have begun since
+        for mine, theirs, fold, nothing in (
+            (self.weighted, other.weighted, add, 0.0),
+            (self.durations, other.durations, add, 0),
+            (self.least, other.least, min, math.inf),
+            (self.greatest, other.greatest, max, -math.inf),
+        ):
+            mine[:] = map(fold, mine + [nothing] * more, theirs)  # type: ignore[operator]
+        self.alone = None
+
+    def means(self) -> array[float]:
+        """The mean of each curve."""
+        if self.alone is not None:
+            return array("d", self.alone)
+        return array("d", [total / duration if duration else nan for total, duration in zip(self.weighted, self.durations)])
+
+
+class _Columns:
+    """The columns of curves that share an axis, by the curves' numbers; there may be more of them later."""
+
+    def __init__(self, axis: Axis) -> None:
+        self.axis = axis
+        self._open: _Column | None = None
+        self._means: list[array[float]] = []
+        self._least: list[array[float]] = []
+        self._greatest: list[array[float]] = []
+
+    def extend(self, pieces: list[Piece], rows: Sequence[Sequence[float]], durations: list[int]) -> None:
+        """Continue with a buffer's intervals: rows of values (nan: none), and how long each lasted."""
+        for number, first, stop in pieces:
+            column = _Column(number, list(rows[first:stop]), durations[first:stop], self.axis.has_bands)
+            if self._open is not None and self._open.number == number:
+                self._open.extend(column)
+            else:
+                self._close()
+                self._open = column
+
+    def _close(self) -> None:
+        if self._open is None:
             return
-        if self.exact:
-            self.means.extend([nan] * (pieces[0][0] - len(self.means)))
-            self.means.extend(values[pieces[0][1] : pieces[-1][2]])
-            return
-        for column, first, stop in pieces:
-            part, weights = values[first:stop], durations[first:stop]
-            weighted = sum(map(mul, part, weights))
-            if weighted != weighted:  # a nan: intervals without a value
-                there = [place for place, value in enumerate(part) if value == value]
-                if not there:
-                    continue
-                part, weights = [part[place] for place in there], [weights[place] for place in there]
-                weighted = sum(map(mul, part, weights))
-            self.add(column, sum(weights), weighted, min(part), max(part))
+        self._means.append(self._open.means())
+        if self.axis.stride > 1 and self.axis.has_bands:
+            for kept, cells in ((self._least, self._open.least), (self._greatest, self._open.greatest)):
+                kept.append(array("d", [cell if math.isfinite(cell) else nan for cell in cells]))
+        self._open = None
 
-    def add(self, column: int, duration: int, weighted: float, least: float, greatest: float) -> None:
-        """Add to a column, not before the last: so many ms, value times ms, least and greatest value of it."""
-        if column == self._column:
-            self._duration += duration
-            self._weighted += weighted
-            self._least = min(self._least, least)
-            self._greatest = max(self._greatest, greatest)
-            return
-        self.close()
-        missing = [nan] * (column - len(self.means))
-        for cells in (self.means, self.least, self.greatest) if self.has_bands else (self.means,):
-            cells.extend(missing)
-        self._column, self._duration, self._weighted, self._least, self._greatest = column, duration, weighted, least, greatest
+    def forget(self, number: int) -> None:
+        """Have a curve begin anew."""
+        if self._open is not None and number < len(self._open.weighted):
+            self._open.alone = None
+            self._open.weighted[number], self._open.durations[number] = 0.0, 0
+            self._open.least[number], self._open.greatest[number] = math.inf, -math.inf
+        for cells in (*self._means, *self._least, *self._greatest):
+            if number < len(cells):
+                cells[number] = nan
 
-    def close(self) -> None:
-        """Complete the last column."""
-        if self._duration:
-            self.means.append(self._weighted / self._duration)
-            if self.has_bands:
-                self.least.append(self._least)
-                self.greatest.append(self._greatest)
-        self._duration = 0
+    def curves(self, count: int) -> Iterator[Curve]:
+        """So many curves, complete, in their order."""
+        self._close()
+        for columns in (self._means, self._least, self._greatest):
+            for cells in columns:
+                cells.extend([nan] * (count - len(cells)))
+        means = zip(*self._means)
+        if not self._least:
+            for cells in means:
+                curve = array("d", cells)
+                yield Curve(self.axis, curve, curve, curve)
+            return
+        for cells, least, greatest in zip(means, zip(*self._least), zip(*self._greatest)):
+            yield Curve(self.axis, array("d", cells), array("d", least), array("d", greatest))
 
 
 class SeriesCurve:
-    """One series: its breakouts and its curve (None: it began late, when there were too many already)."""
+    """One series: its breakouts and its curve (None: it has no sample, or is one of too many)."""
 
     __slots__ = ("begun", "curve", "names", "number")
 
@@ -160,11 +200,12 @@ class TypeCurves:
     lowest, highest: of the series' own values. partial: intervals that have no sum for that reason.
     """
 
-    def __init__(self, metric: Metric, published_type: str, unit: str) -> None:
-        self.type = published_type
-        self.unit = unit
-        self.meaning = metric.meaning
-        self.sums = metric.aggregation == "sum"
+    def __init__(self, number: int, first: Series) -> None:
+        self.number = number
+        self.type = first.type
+        self.unit = first.unit
+        self.meaning = first.metric.meaning
+        self.sums = first.metric.aggregation == "sum"
         self.series: list[SeriesCurve] = []
         self.folded: Curve | None = None
         self.lowest: Curve | None = None
@@ -175,13 +216,8 @@ class TypeCurves:
         """The series that have a sample."""
         return [series for series in self.series if series.begun]
 
-    def begin(self, axis: Axis) -> None:
-        """Begin the fold anew, in the columns of that axis."""
-        self.folded, self.lowest, self.highest = (Curve(axis.stride, axis.has_bands) for _ in range(3))
-
-    def fold(self, rows: Iterable[Sequence[float]]) -> tuple[array[float], array[float], array[float]]:
-        """The fold of the series' values in each interval, the least, and the greatest value of them; nan is no value."""
-        folded, least, greatest = array("d"), array("d"), array("d")
+    def fold(self, rows: Iterable[Sequence[float]]) -> Iterator[tuple[float, float, float]]:
+        """Of each interval the fold of the series' values, the least, and the greatest of them; nan is no value."""
         for row in rows:
             series = number = len(row)
             total = sum(row)
@@ -190,22 +226,18 @@ class TypeCurves:
                 total = sum(row)
                 number = len(row)
                 self.partial += self.sums and number > 0
-            if number == 0 or (self.sums and number < series):
-                folded.append(nan)
-            else:
-                folded.append(total if self.sums else total / number)
-            least.append(min(row, default=nan))
-            greatest.append(max(row, default=nan))
-        return folded, least, greatest
+            folded = nan if number == 0 or (self.sums and number < series) else total if self.sums else total / number
+            yield folded, min(row, default=nan), max(row, default=nan)
 
 
 class Curves:
-    """The curves of one subtool. Call `expect` once, then `series` and `sample` as Publication does, then `finish`.
+    """The curves of one subtool. Call `add` for each series and `publish` for each frame, as Publication does, then `finish`.
 
     fault: what went wrong here ("": nothing), after which nothing is kept any more; it must not cost the metrics.
     """
 
-    def __init__(self, subtool: str) -> None:
+    def __init__(self, subtool: str, intervals: int, reach_back: int) -> None:
+        """intervals: how many there can be at most; reach_back: over how many missing ones a sample may reach back."""
         self.subtool = subtool
         self.fault = ""
         self.types: dict[str, TypeCurves] = {}
@@ -213,70 +245,43 @@ class Curves:
         self.series_axis = Axis()
         self.intervals = 0
         self.without_curve = 0  # series
-        self._reach_back = 0
-        self._expected = 1
+        self._reach_back = reach_back
+        self._expected = intervals
         self._series: list[SeriesCurve] = []
-        self._kept = 0  # series that have a curve
+        self._folds = [_Columns(self.axis) for _ in range(3)]  # by types: the folds, the least, the greatest values
+        self._columns = _Columns(self.series_axis)  # by series
         self._buffer_length = 0
         self._drained = 0
-        self._place = -1
         self._begins = array("q")
         self._ends = array("q")
         self._behind_hole: list[bool] = []
         self._rows: list[array[float]] = []  # the buffer: of each interval the values of all series, by their numbers
-        self._in_order: Sequence[int] = ()  # the numbers of all series, as row gets them
-        self._end = -1
         self._ordinal = -1
 
-    def expect(self, intervals: int, reach_back: int) -> None:
-        """Say how many intervals there can be at most, and over how many missing ones a sample may reach back."""
-        self._expected = max(1, intervals)
-        self._reach_back = reach_back
-
-    def series(self, metric: Metric, published_type: str, unit: str, names: dict[str, str]) -> None:
-        """Register the next series; they are numbered in the order of the calls, from 0."""
-        of = self.types.get(published_type)
+    def add(self, series: Series) -> None:
+        """Register the next series."""
+        of = self.types.get(series.type)
         if of is None:
-            of = self.types[published_type] = TypeCurves(metric, published_type, unit)
-        self._series.append(SeriesCurve(len(self._series), names))
+            of = self.types[series.type] = TypeCurves(len(self.types), series)
+        self._series.append(SeriesCurve(len(self._series), series.names))
         of.series.append(self._series[-1])
 
-    def sample(self, number: int, interval: Interval, begin: int, value: Value) -> None:
-        """Take a sample of the series of that number: its interval, and where it begins, which may be earlier."""
-        if self.fault:
-            return
-        try:
-            if interval.end != self._end:
-                self._next(interval)
-            self._row_of(self._place)[number] = value
-            if begin < self._begins[-1]:
-                self._reach(number, begin, value)
-        except Exception:
-            self.fault = traceback.format_exc()
+    def publish(self, begin: int, end: int, ordinal: int, values: Sequence[Value | None], earlier: dict[int, int]) -> None:
+        """Take the values of an interval, by the numbers of their series; None is none.
 
-    def row(
-        self, numbers: Sequence[int], interval: Interval, values: Sequence[Value], reaching: Sequence[tuple[int, int, Value]] = ()
-    ) -> None:
-        """Take samples of an interval, of the series of these numbers; nan is none.
-
-        reaching: of the series that had none in the interval before, the number, where its sample begins, and its value.
+        earlier: where samples begin that reach back before `begin`, by the series' number.
         """
         if self.fault:
             return
         try:
-            if interval.end != self._end:
-                self._next(interval)
-            if numbers is self._in_order or tuple(numbers) == tuple(range(len(self._series))):
-                self._in_order = numbers
-                self._rows[-1] = array("d", values)
-            else:
-                row = self._row_of(self._place)
-                for number, value in zip(numbers, values):
-                    row[number] = value
-            for number, begin, value in reaching:
-                self._reach(number, begin, value)
+            self._next(begin, end, ordinal)
+            if None in values:
+                values = [nan if value is None else value for value in values]
+            self._rows.append(array("d", values))  # type: ignore[arg-type]  (None is none of them any more)
+            for number, first in earlier.items():
+                self._reach(number, first, self._rows[-1][number])
         except Exception:
-            self.fault = traceback.format_exc()
+            self.fault = trace()
 
     def _row_of(self, place: int) -> array[float]:
         """The row of an interval in the buffer, with a place for each series."""
@@ -285,16 +290,16 @@ class Curves:
             row.extend([nan] * (len(self._series) - len(row)))
         return row
 
-    def _reach(self, number: int, begin: int, value: Value) -> None:
+    def _reach(self, number: int, begin: int, value: float) -> None:
         """Have the present sample of a series begin earlier."""
-        place = self._place
+        place = len(self._ends) - 1
         if place == 0 or self._ends[place - 1] < begin:
             self._begins[place] = min(begin, self._begins[place])  # the output lacks the intervals between
         while place > 0 and self._ends[place - 1] >= begin:
             place -= 1
             self._row_of(place)[number] = value
 
-    def _next(self, interval: Interval) -> None:
+    def _next(self, begin: int, end: int, ordinal: int) -> None:
         if self.intervals == 1:  # as a rule all series are known by now
             self.axis.fit(self._expected, len(self.types))
             self.series_axis.fit(self._expected, len(self._series))
@@ -302,81 +307,57 @@ class Curves:
             self._buffer_length = max(2 * self._reach_back + 2, min(BUFFERED // len(self._series), 10 * COLUMNS))
             if len(self._ends) >= self._buffer_length:
                 self._drain(len(self._ends) - self._reach_back)
-        self._behind_hole.append(self._ordinal >= 0 and interval.ordinal - self._ordinal - 1 > self._reach_back)
-        self._rows.append(array("d", [nan]) * len(self._series))
-        self._begins.append(interval.begin)
-        self._ends.append(interval.end)
-        self._place = len(self._ends) - 1
-        self._end = interval.end
-        self._ordinal = interval.ordinal
+        self._behind_hole.append(self._ordinal >= 0 and ordinal - self._ordinal - 1 > self._reach_back)
+        self._begins.append(begin)
+        self._ends.append(end)
+        self._ordinal = ordinal
         self.intervals += 1
 
     def _drain(self, intervals: int) -> None:
-        """Move so many intervals from the buffer into the curves."""
+        """Move so many intervals from the buffer into the columns."""
+        rows = [self._row_of(place) for place in range(len(self._rows))]
+        self._begin_series(rows)
         begins, ends, behind_hole = self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals]
         durations = [end - begin + 1 for begin, end in zip(begins, ends)]
-        pieces = self.axis.extend(begins, ends, behind_hole)
-        rows = [self._row_of(place) for place in range(len(self._rows))]
-        for of in self.types.values():
-            for series in of.series:
-                if not series.begun and any(row[series.number] == row[series.number] for row in rows):
-                    self._begin(series, of)
         del rows[intervals:]
+        folds = []
         for of in self.types.values():
-            if of.folded is not None and of.lowest is not None and of.highest is not None:
-                pick = items([series.number for series in of.begun()])
-                folded, least, greatest = of.fold(map(pick, rows))
-                of.folded.extend(pieces, folded, durations)
-                of.lowest.extend(pieces, least, durations)
-                of.highest.extend(pieces, greatest, durations)
-        self._extend_series(self.series_axis.extend(begins, ends, behind_hole), rows, durations)
+            pick = items([series.number for series in of.begun()])
+            folds.append(list(of.fold(map(pick, rows))))
+        pieces = self.axis.extend(begins, ends, behind_hole)
+        for columns, by_type in zip(self._folds, zip(*([zip(*of_type) for of_type in folds]))):
+            columns.extend(pieces, list(zip(*by_type)), durations)
+        pieces = self.series_axis.extend(begins, ends, behind_hole)
+        self._columns.extend(pieces, [row[: self._most_curves()] for row in rows], durations)
         del self._begins[:intervals], self._ends[:intervals], self._behind_hole[:intervals], self._rows[:intervals]
         self._drained += intervals
 
-    def _extend_series(self, pieces: list[Piece], rows: list[array[float]], durations: list[int]) -> None:
-        """Continue the curves of single series."""
-        if self.series_axis.stride == 1:
-            for series, values in zip(self._series, zip(*rows)):
-                if series.curve is not None:
-                    series.curve.extend(pieces, values, durations)
-            return
-        for column, first, stop in pieces:
-            block, weights = rows[first:stop], durations[first:stop]
-            duration = sum(weights)
-            weighted = map(sum, zip(*(map(mul, row, repeat(weight)) for row, weight in zip(block, weights))))
-            least: Iterable[float] = block[0]
-            greatest: Iterable[float] = block[0]
-            if self.series_axis.has_bands and len(block) > 1:
-                least, greatest = map(min, *block), map(max, *block)
-            for series, total, low, high in zip(self._series, weighted, least, greatest):
-                if series.curve is None:
-                    continue
-                if total == total:
-                    series.curve.add(column, duration, total, low, high)
-                else:  # a nan: intervals without a value
-                    series.curve.extend([(column, 0, len(block))], [row[series.number] for row in block], weights)
+    def _most_curves(self) -> int:
+        """How many series have a curve."""
+        return max(1, 2 * CELLS // math.ceil(self._expected / self.series_axis.stride))
 
-    def _begin(self, series: SeriesCurve, of: TypeCurves) -> None:
-        """A series has its first values in the buffer."""
-        series.begun = True
-        columns = math.ceil(self._expected / self.series_axis.stride)
-        if (self._kept + 1) * columns <= 2 * CELLS:
-            series.curve = Curve(self.series_axis.stride, self.series_axis.has_bands)
-            self._kept += 1
-        else:
-            self.without_curve += 1
-        if of.folded is None or (of.sums and self._drained):  # sums so far lacked this series
-            if of.folded is not None:
+    def _begin_series(self, rows: list[array[float]]) -> None:
+        """Find the series that have their first values in the buffer."""
+        for of in self.types.values():
+            there = of.begun()
+            new = [one for one in of.series if not one.begun and any(row[one.number] == row[one.number] for row in rows)]
+            for series in new:
+                series.begun = True
+            if new and there and of.sums and self._drained:  # sums so far lacked these series
                 of.partial = self._drained
-            of.begin(self.axis)
+                for columns in self._folds:
+                    columns.forget(of.number)
 
     def finish(self) -> None:
         """Complete the curves."""
         try:
             self._drain(len(self._ends))
-            for of in self.types.values():
-                for curve in (of.folded, of.lowest, of.highest, *(series.curve for series in of.series)):
-                    if curve is not None:
-                        curve.close()
+            folded = zip(*(columns.curves(len(self.types)) for columns in self._folds))
+            for of, curves in zip(self.types.values(), folded):
+                if of.begun():
+                    of.folded, of.lowest, of.highest = curves
+            for series, curve in zip(self._series, self._columns.curves(min(len(self._series), self._most_curves()))):
+                series.curve = curve if series.begun else None
+            self.without_curve = sum(series.begun and series.curve is None for series in self._series)
         except Exception:
-            self.fault = self.fault or traceback.format_exc()
+            self.fault = self.fault or trace()

@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """The inputs of a run, what each subtool left, published side by side where there are cores for it.
 
@@ -10,18 +8,21 @@ others' metrics are published.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from kerneltools import files, limits, rawfile, sink, subtools
+from kerneltools import files, limits, metric_files, rawfile, subtools
+from kerneltools.frames import Spool
 from kerneltools.log import Log, print_trace
 from kerneltools.publication import Publication, Published
 from kerneltools.rawfile import RawFile
 from kerneltools.run import Run
+
+if TYPE_CHECKING:
+    import multiprocessing
+    from multiprocessing.connection import Connection
 
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal to get when the parent dies
 NOTHING = "nothing is published"
@@ -87,18 +88,21 @@ def _raw_file(directory: Path, subtool: str) -> RawFile | None:
 def _publish(run: Run, subtool: str, raw: RawFile, output: Path) -> Outcome:
     """Publish one input; what there is to say of it is in a log of its own."""
     run = Run.like(run, Log())
-    publication = Publication(output, subtool, run.file_id(subtool), run.catalogue, run.log)
+    publication: Publication | None = None
     try:
         raw.check()
-        subtools.module(subtool).publish(run, raw, publication)
-        return publication.finish(), run.log
+        with Spool(output, f"{metric_files.PRIVATE_PREFIX}{run.file_id(subtool)}-") as spool:
+            frames = subtools.module(subtool).Frames(run, raw, spool)
+            publication = Publication(output, subtool, run.file_id(subtool), run.catalogue, frames.series, frames.intervals, run.log)
+            for frame in frames:
+                publication.publish(frame)
+            return publication.finish(), run.log
     except Exception as error:  # whatever one subtool's data does, the others are published
-        publication.abandon()
         _say_why(run.log, subtool, error)
         return None, run.log
-    except BaseException:  # interrupted
-        publication.abandon()
-        raise
+    finally:
+        if publication is not None:
+            publication.abandon()
 
 
 def _say_why(log: Log, subtool: str, error: Exception) -> None:
@@ -112,6 +116,8 @@ def _say_why(log: Log, subtool: str, error: Exception) -> None:
 
 def _start(run: Run, subtool: str, raw: RawFile, output: Path) -> _Process | None:
     """A process for one input; None where there may be no more."""
+    import multiprocessing  # noqa: PLC0415  (a run of one subtool does not need it)
+
     context = multiprocessing.get_context("fork")  # the others would read what this one has read once more
     try:
         receiver, sender = context.Pipe(duplex=False)
@@ -155,5 +161,5 @@ def _outcome(running: _Process, run: Run, subtool: str, output: Path) -> Outcome
     code = running.process.exitcode or 0
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
     log.lost(subtool, NOTHING, f"the process that read its output {how}")
-    sink.remove_files(output, run.file_id(subtool))
+    metric_files.remove_files(output, run.file_id(subtool))
     return None, log

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 import unicodedata
 from typing import TextIO
 
@@ -34,9 +33,16 @@ def _stands_alone(character: str) -> bool:
     return character.isprintable() and not is_mark and unicodedata.bidirectional(character) not in ("R", "AL", "AN")
 
 
+def trace() -> str:
+    """Where the exception at hand came from."""
+    import traceback  # noqa: PLC0415  (it takes as long to load as a small run to read)
+
+    return traceback.format_exc()
+
+
 def print_trace() -> None:
     """Print where the exception at hand came from; what it says may be foreign text."""
-    for line in traceback.format_exc().splitlines():
+    for line in trace().splitlines():
         print(printable(line[:LONGEST_TRACE], "?"), file=sys.stderr)
 
 

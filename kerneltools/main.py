@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """The post-processor: a data directory in, CDM metric files, post-process-data.json and a closing table out."""
 
@@ -14,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from kerneltools import compare, files, inputs, page, sink, subtools
+from kerneltools import files, inputs, metric_files, page, subtools
 from kerneltools.log import Log, cell, print_trace, shown
 from kerneltools.publication import Published, TypeSummary
 from kerneltools.run import Run
@@ -114,6 +112,8 @@ def main(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if arguments[:1] == ["--compare"]:
+        from kerneltools import compare  # noqa: PLC0415  (which a post-processing does not need)
+
         return compare.main(arguments[1:], sys.stdout, sys.stderr)
     directory = _directory(arguments)
     if directory is None:
@@ -155,7 +155,7 @@ def _post_process(directory: Path, named: Path, output: Path) -> int:
     log = Log()
     try:
         files.remove(output / SUMMARY_FILE)  # before the files that it names
-        sink.remove_stale(output, subtools.names())
+        metric_files.remove_stale(output, subtools.names())
         page.remove_stale(output)
         run = Run(directory, log)
         published = inputs.publish_all(run, output)

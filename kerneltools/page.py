@@ -376,7 +376,7 @@ class _Drawing:
         finite = [value for row in rows for value in row if math.isfinite(value)]
         least, greatest = min(finite, default=0.0), max(finite, default=0.0)
         scale = (len(HEAT_LEVELS) - 1) / (greatest - least) if math.isfinite(greatest - least) and greatest > least else 0.0
-        labels = tuple(_label(series) for series in there)
+        labels = tuple(map(_label, there))
         if labels not in self._names:
             self._names[labels] = len(self.names)
             self.names.append(list(labels))

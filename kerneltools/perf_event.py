@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """perf's names of events, in all their spellings, and of places (CPU, core, die, package, node)."""
 
@@ -253,6 +251,7 @@ PLACE_KEYS = ("cpu", "core", "die", "socket", "node")  # what perf calls them; c
 NOT_OF_THE_MACHINE = ("cgroup", "thread")  # what else perf may count for
 _ALL_CGROUPS = "/"  # everything runs in it or in one below it
 _NOT_A_PLACE_HERE = (*NOT_OF_THE_MACHINE, "cache", "cluster")  # the tool does not ask for them and CDM has no breakouts for them
+PLACE_FIELDS = frozenset((*PLACE_KEYS, *_NOT_A_PLACE_HERE))
 _PLACE = re.compile(r"S(-?[0-9]+)(?:-D(-?[0-9]+))?(?:-C(-?[0-9]+))?")
 _PLACE_NAMES = {"socket": ("package",), "die": ("package", "die"), "core": ("package", "die", "core")}
 

@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """The output of `perf stat -I --json`, of every version, as intervals of records."""
 
@@ -9,19 +7,17 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kerneltools import limits
-from kerneltools.clock import Interval, Timeline, Times, is_time
+from kerneltools.clock import Times, is_time
 from kerneltools.limits import MOST_SERIES, Distinct
 from kerneltools.log import Log, shown
-from kerneltools.perf_event import NOT_OF_THE_MACHINE, place
+from kerneltools.perf_event import NOT_OF_THE_MACHINE, PLACE_FIELDS, place
 from kerneltools.rawfile import RawFile, numbered
 
 Record = dict[str, Any]
 
-LONGEST_DROPPED = 0.002  # seconds; two times that round to one millisecond are closer
 RECORD_START = '{"interval"'
 UNCOUNTED = ("<not counted>", "<not supported>")
 
@@ -54,98 +50,192 @@ def parse_line(line: str) -> Record:
     return record
 
 
-Reading = tuple[str, str, str, str, str, str, str, str, str]
-"""What a record of the usual form says, as perf wrote it: time, key and value of its place ("" for the whole system), the
-whole part of a whole count (else ""), any other count (else ""), unit, event, time that it ran in ns, the same in percent. The
-last six are "" in a further metric of the event above, which has no count."""
+def parse_lines(text: str) -> list[Record] | None:
+    """The objects of the lines of a text, parsed together; None where one of the lines must be looked at by itself.
 
-_TEXT = r'[^"\\\x00-\x1f]'
-_NAME = rf"{_TEXT}{{0,{limits.LONGEST_NAME}}}"
-_WHOLE = "(?:0|[1-9][0-9]{0,17})"
-_METRIC = rf'"metric-value" : (?:-?{_WHOLE}(?:\.[0-9]+)?|"{_TEXT}*"), "metric-unit" : "{_TEXT}*"'
-# The form in which perf writes nearly all records. What fits it is JSON, and says the same read as such.
-_READING = re.compile(
-    r'^\{"interval" : ((?:0|[1-9][0-9]{0,7})\.[0-9]+), '
-    rf'(?:"(cpu|core|die|socket|node)" : "({_NAME})", (?:"(?:aggregate-number|counters)" : {_WHOLE}, )*)?'
-    rf'(?:"counter-value" : "(?:({_WHOLE})\.0{{1,9}}|({_NAME}))", "unit" : "({_NAME})", "event" : "(?!")({_NAME})", '
-    rf'"event-runtime" : ({_WHOLE}), "pcnt-running" : ((?:0|[1-9][0-9]{{0,2}})\.[0-9]+)(?:, {_METRIC})?|{_METRIC})\}}$',
-    re.MULTILINE,
-)
-
-
-def readings(text: str) -> list[Reading]:
-    """The records in a text of whole lines where each line is one of the usual form; else none."""
-    found = _READING.findall(text) if text.isascii() else []
-    return found if len(found) == text.count("\n") + 1 else []
+    Each line begins with the only brace that opens in it. So no line holds two objects, and none continues on the next,
+    as neither an object nor a string of JSON can: where there are as many objects as lines, they are those of the lines.
+    """
+    if has_long_line(text, limits.LONGEST_NAME):
+        return None
+    lines = text.count("\n") + 1
+    joined = text.replace("\n{", ",\n{")
+    if not text.isascii() or text[:1] != "{" or len(joined) - len(text) != lines - 1 or text.count("{") != lines:
+        return None
+    try:
+        records = json.loads(f"[{joined}]")
+    except (ValueError, RecursionError):
+        return None
+    return records if len(records) == lines and set(map(type, records)) == {dict} else None
 
 
-def as_record(reading: Reading) -> Record:
-    """A reading as the record that parse_line would have read, as far as counting goes."""
-    time, key, place, whole, other, unit, event, runtime, running = reading
-    record: Record = {"interval": float(time)}
-    if key:
-        record[key] = place
-    if running:
-        record.update({"counter-value": whole or other, "unit": unit, "event": event})
-        record.update({"event-runtime": int(runtime), "pcnt-running": float(running)})
-    return record
+def has_long_line(text: str, most: int) -> bool:
+    """Whether one of the lines of a text has more than that many characters."""
+    start = 0
+    while len(text) - start > most:
+        end = text.rfind("\n", start, start + most + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
 
 
-class Block(NamedTuple):
-    """One interval with its records in their order; lines_lost: whether some of its lines may have been unreadable.
+class Reading(NamedTuple):
+    """The records of one interval, in columns.
 
-    Where readings were asked for and all of its records have the usual form, `readings` has them and `records` is empty.
+    time: in seconds since perf began to count; line: where they begin in the output; lost_before, lost_within: whether
+    lines that could not be read stand before or among them, or behind the last one; keys, places: where each counted,
+    perf's key and its value, both "" for the whole system; columns: by field what each record has there, None: nothing.
     """
 
-    interval: Interval
+    time: float
+    line: int
+    lost_before: bool
+    lost_within: bool
+    keys: list[str]
+    places: list[str]
+    columns: list[list[Any]]
+
+
+class _Run(NamedTuple):
+    """Records of consecutive lines, none of which is lost: the number of the first line, the length of its text or of all,
+    the records' times, and the records."""
+
+    line: int
+    size: int
+    times: list[float]
     records: list[Record]
-    readings: list[Reading]
-    lines_lost: bool
 
 
-class Survey(NamedTuple):
-    """What one pass over an output tells before its records are counted.
+class Reader:
+    """Reads an output once. What the whole of it tells is there when `readings` has ended.
 
-    times: of its intervals; events: per event name, as perf spells it, whether it was ever counted; tail_damage: what
-    is wrong with the output's end, "" where it is whole.
+    times: of its intervals; events: per event name, as perf spells it, whether it was ever counted; tail_damage: what is
+    wrong with the output's end, "" where it is whole. What cannot be read is counted in the log by line.
     """
 
-    times: Times
-    events: dict[str, bool]
-    tail_damage: str
+    def __init__(self, raw: RawFile, subtool: str, log: Log) -> None:
+        self._raw = raw
+        self._subtool = subtool
+        self._log = log
+        self.times = Times()
+        self.events: dict[str, bool] = {}
+        self._names = Distinct(MOST_SERIES, "events and places")
+        self._before: tuple[Any, ...] = ()  # what the records of the last interval were of
+        self.tail_damage = ""
+        self._lines_lost = False  # since the last good record
+        self._last_line = ""
 
+    def readings(self, *fields: str) -> Iterator[Reading]:
+        """The intervals with their records' places and these fields, after `event` and `counter-value`; consecutive records of
+        one time are one interval."""
+        fields = ("event", "counter-value", *fields)
+        reading: Reading | None = None
+        characters = 0
+        for first_line, size, times, records in self._runs():
+            keys, places = _places(records)
+            columns = [[record.get(field) for record in records] for field in fields]
+            start = 0
+            for time, group in groupby(times):
+                stop = start + len(list(group))
+                if reading is not None and (self._lines_lost or time != reading.time):
+                    reading = reading._replace(lost_within=reading.lost_within or self._lines_lost)
+                if reading is None or time != reading.time:
+                    if reading is not None:
+                        yield self._learnt(reading)
+                    self.times.add(time)
+                    reading = Reading(time, first_line + start, self._lines_lost, False, [], [], [[] for _ in fields])
+                    characters = 0
+                self._lines_lost = False
+                reading.keys.extend(keys[start:stop])
+                reading.places.extend(places[start:stop])
+                for column, found in zip(reading.columns, columns):
+                    column.extend(found[start:stop])
+                characters += size
+                limits.check(len(reading.places), limits.MOST_RECORDS, "records in one interval")
+                limits.check(characters, limits.MOST_TEXT, "characters in one interval")
+                start = stop
+        if reading is not None:
+            yield self._learnt(reading._replace(lost_within=reading.lost_within or self._lines_lost))
+        if self._raw.damage:
+            self._log.lost(self._subtool, f"{self._raw.path.name} is damaged: what follows the damage is lost", self._raw.damage)
+        self.tail_damage = self._raw.damage or _line_damage(self._last_line, self._raw.last_line_cut)
 
-def survey(raw: RawFile) -> Survey:
-    """Read through an output for its times, event names and the state of its end."""
-    times = Times()
-    events: dict[str, bool] = {}
-    names = Distinct(MOST_SERIES, "events and places")
-    records = _Records(raw, "", Log())
-    time = -1.0
-    for run in records.runs(with_readings=True):
-        if run.time != time:
-            time = run.time
-            times.add(time)
-        seen = [(reading[6], reading[4] in UNCOUNTED) for reading in run.readings if reading[6]]
-        seen += [(record["event"], record.get("counter-value") in UNCOUNTED) for record in run.records if _has_event(record)]
-        names.add({(reading[2], reading[6]) for reading in run.readings} | {_names(record) for record in run.records})
-        for event, is_uncounted in dict.fromkeys(seen):
-            events[event] = events.get(event, False) or not is_uncounted
-    return Survey(times, events, raw.damage or _line_damage(records.last_line, raw.last_line_cut))
+    def _learnt(self, reading: Reading) -> Reading:
+        """The reading, after the names of its events, and which of them were counted, are taken."""
+        events, counts = reading.columns[:2]
+        if (reading.keys, reading.places, events) != self._before:
+            self._before = reading.keys, reading.places, events
+            names = [event if isinstance(event, str) else "" for event in events]
+            self._names.add(set(zip(reading.places, names)))
+            for key, event in dict.fromkeys(zip(reading.keys, names)):
+                if event and key not in NOT_OF_THE_MACHINE:
+                    self.events.setdefault(event, False)
+        if not all(self.events.values()):
+            for key, event, count in zip(reading.keys, events, counts):
+                if isinstance(event, str) and count not in UNCOUNTED and key not in NOT_OF_THE_MACHINE:
+                    self.events[event] = True
+        return reading
 
+    def _runs(self) -> Iterator[_Run]:
+        number = 1
+        for text in self._raw.pieces():
+            self._last_line = text.rstrip("\n").rpartition("\n")[2] or self._last_line
+            records = parse_lines(text)
+            times = _times(records) if records is not None else None
+            if records is not None and times is not None:
+                yield _Run(number, len(text), times, records)
+            else:
+                yield from self._runs_of_lines(text, number)
+            number += text.count("\n") + 1
 
-def _names(record: Record) -> tuple[str, str]:
-    """The place and the event of a record, or what it has of them."""
-    event = record.get("event")
-    return "=".join(place(record)), event if isinstance(event, str) else ""
+    def _runs_of_lines(self, text: str, first_number: int) -> Iterator[_Run]:
+        for number, line, count in numbered(text, first_number):
+            if line.isspace() or line.startswith("#"):
+                continue
+            record = _record_or_none(line)
+            if record is None:
+                self._lose("unreadable lines", number, line, count)
+                # a write that was cut short may have been followed by whole ones on the same line
+                start = line.rfind(RECORD_START)
+                record = _record_or_none(line[start:]) if start > 0 else None
+                if record is None:
+                    continue
+            if len(line) > limits.LONGEST_NAME and _has_long_name(record):
+                self._lose(f"records with more than {limits.LONGEST_NAME} characters in a name", number, line, count)
+                continue
+            times = _times([record])
+            if times is not None:
+                yield _Run(number, len(line), times * count, [record] * count)
+            elif not record.keys().isdisjoint(("interval", "event", "counter-value")):
+                self._lose("records without a time", number, line, count)
+
+    def _lose(self, what: str, number: int, line: str, count: int) -> None:
+        self._log.lost(self._subtool, what, f"line {number}: {shown(line)!r}", count)
+        self._lines_lost = True
 
 
 def _has_long_name(record: Record) -> bool:
     return any(isinstance(value, str) and len(value) > limits.LONGEST_NAME for value in record.values())
 
 
-def _has_event(record: Record) -> bool:
-    return isinstance(record.get("event"), str) and place(record)[0] not in NOT_OF_THE_MACHINE
+def _times(records: list[Record]) -> list[float] | None:
+    """The times of records; None where one of them has none."""
+    times: list[Any] = [record.get("interval") for record in records]
+    return times if set(map(type, times)) <= {int, float} and all(map(is_time, set(times))) else None
+
+
+def _places(records: list[Record]) -> tuple[list[str], list[str]]:
+    """Where each record counts: perf's keys, and their values."""
+    there = set().union(*records).intersection(PLACE_FIELDS)
+    if len(there) > 1 or not there.isdisjoint(NOT_OF_THE_MACHINE):
+        keys, places = zip(*map(place, records))
+        return list(keys), list(places)
+    key = there.pop() if there else ""
+    values = [record.get(key) for record in records]
+    if set(map(type, values)) == {str}:
+        return [key] * len(values), values
+    return ["" if value is None else key for value in values], ["" if value is None else str(value) for value in values]
 
 
 def _record_or_none(line: str) -> Record | None:
@@ -159,161 +249,3 @@ def _line_damage(last_line: str, cut: bool) -> str:
     if (cut or '"interval"' in last_line) and last_line.strip() and _record_or_none(last_line) is None:
         return "its last line is cut"
     return ""
-
-
-class _Run(NamedTuple):
-    """Consecutive records of one time, all or none of them readings; line: where they begin in the output; size: of their
-    text, in characters, at least."""
-
-    time: float
-    line: int
-    records: list[Record]
-    readings: list[Reading]
-    size: int
-
-
-class _Records:
-    """The records of an output; what cannot be read is counted in the log by line.
-
-    lines_lost: whether a line could not be read since this was last set to False; last_line: the last of those read that
-    is not empty.
-    """
-
-    def __init__(self, raw: RawFile, subtool: str, log: Log) -> None:
-        self._raw = raw
-        self._subtool = subtool
-        self._log = log
-        self.lines_lost = False
-        self.last_line = ""
-
-    def runs(self, with_readings: bool) -> Iterator[_Run]:
-        """All records in their order; a run ends where a line is lost."""
-        number = 1
-        for piece in self._raw.pieces():
-            if piece.isspace():
-                self.last_line = piece.rpartition("\n")[2] or self.last_line
-                number += piece.count("\n") + 1
-                continue
-            self.last_line = piece.rstrip("\n").rpartition("\n")[2] or self.last_line
-            found = readings(piece) if with_readings else []
-            if found:
-                line = number
-                for time, group in groupby(found, itemgetter(0)):
-                    run = _Run(float(time), line, [], list(group), len(piece))
-                    yield run
-                    line += len(run.readings)
-            else:
-                yield from self._runs_of_lines(piece, number)
-            number += piece.count("\n") + 1
-
-    def _runs_of_lines(self, piece: str, first_number: int) -> Iterator[_Run]:
-        run: _Run | None = None
-        for number, line, times in numbered(piece, first_number):
-            if line.isspace() or line.startswith("#"):
-                continue
-            record = _record_or_none(line)
-            if record is None:
-                if run is not None:
-                    yield run
-                    run = None
-                self._lose("unreadable lines", number, line, times)
-                # a write that was cut short may have been followed by whole ones on the same line
-                start = line.rfind(RECORD_START)
-                record = _record_or_none(line[start:]) if start > 0 else None
-                if record is None:
-                    continue
-            if len(line) > limits.LONGEST_NAME and _has_long_name(record):
-                if run is not None:
-                    yield run
-                    run = None
-                self._lose(f"records with more than {limits.LONGEST_NAME} characters in a name", number, line, times)
-                continue
-            time = record.get("interval")
-            if not is_time(time):
-                if not record.keys().isdisjoint(("interval", "event", "counter-value")):
-                    if run is not None:
-                        yield run
-                        run = None
-                    self._lose("records without a time", number, line, times)
-                continue
-            if run is not None and time == run.time:
-                run.records.extend([record] * times)
-                continue
-            if run is not None:
-                yield run
-            run = _Run(time, number, [record] * times, [], len(piece))
-        if run is not None:
-            yield run
-
-    def _lose(self, what: str, number: int, line: str, times: int) -> None:
-        self._log.lost(self._subtool, what, f"line {number}: {shown(line)!r}", times)
-        self.lines_lost = True
-
-
-class _Gathered:
-    """The records of one interval as they come in."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.readings: list[Reading] = []
-        self._size = 0
-
-    def add(self, run: _Run) -> None:
-        """Take a run; readings stay such as long as there is nothing else."""
-        self._size += run.size
-        together = len(self.records) + len(self.readings) + len(run.records) + len(run.readings)
-        limits.check(together, limits.MOST_RECORDS, "records in one interval")
-        limits.check(self._size, limits.MOST_TEXT, "characters in one interval")
-        if run.readings and not self.records:
-            self.readings += run.readings
-            return
-        self.records += map(as_record, self.readings)
-        self.records += run.records
-        self.records += map(as_record, run.readings)
-        self.readings = []
-
-
-def blocks(
-    raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str, log: Log, with_readings: bool = False
-) -> Iterator[Block]:
-    """The intervals of an output with their records, in its order; what cannot be read is counted in the log by line.
-
-    An interval that is not later than the one before, or whose time is among the survey's outliers, is dropped and
-    counted. with_readings: records may come as Block.readings, which is quick for wide outputs.
-    """
-    records = _Records(raw, subtool, log)
-    gathered = _Gathered()
-    current: Interval | None = None
-    current_time = -1.0
-    block_damaged = False
-    for run in records.runs(with_readings):
-        time = run.time
-        if time != current_time:
-            if current is not None:
-                yield Block(current, gathered.records, gathered.readings, block_damaged or records.lines_lost)
-            gathered = _Gathered()
-            current_time = time
-            block_damaged = records.lines_lost
-            where = f"line {run.line}, interval {time} after {timeline.previous}"
-            current = None
-            if time in outliers:
-                log.lost(subtool, "intervals ahead of later ones are dropped", where)
-                records.lines_lost = True
-                continue
-            later = time - timeline.previous
-            current = timeline.interval(time, records.lines_lost)
-            if current is None and later >= LONGEST_DROPPED:
-                log.lost(subtool, "intervals before the epoch are dropped: the file's time is wrong, and there is no clock file", where)
-            elif current is None and later > 0:
-                log.note(subtool, "intervals less than 1 ms after the one before are dropped", where)
-            elif current is None:
-                log.lost(subtool, "intervals not later than one before are dropped", where)
-        block_damaged = block_damaged or records.lines_lost
-        if time not in outliers:
-            records.lines_lost = False
-        if current is not None:
-            gathered.add(run)
-    if current is not None:
-        yield Block(current, gathered.records, gathered.readings, block_damaged or records.lines_lost)
-    if raw.damage:
-        log.lost(subtool, f"{raw.path.name} is damaged: what follows the damage is lost", raw.damage)

@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """The output of `toplev.py -x, -I`, of every version, as intervals of rows.
 
@@ -16,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kerneltools import limits
-from kerneltools.clock import Interval, Timeline, Times, is_time
+from kerneltools.clock import Times, is_time
 from kerneltools.limits import MOST_SERIES, Distinct
 from kerneltools.log import Log, shown
 from kerneltools.rawfile import RawFile
@@ -48,20 +46,15 @@ class Row(NamedTuple):
     unit: str
 
 
-class Block(NamedTuple):
-    """One interval with its rows in their order."""
+class Reading(NamedTuple):
+    """The rows of one interval in their order, as (cpus, area, value, unit). time, line, lost_before, lost_within: as
+    clock.Read says."""
 
-    interval: Interval
-    rows: list[Row]
-
-
-class Survey(NamedTuple):
-    """What a first pass tells: the times of the intervals, every (cpus, area) there is, and what is wrong with the
-    output's end ("" where it is whole)."""
-
-    times: Times
-    places: set[tuple[str, str]]
-    tail_damage: str
+    time: float
+    line: int
+    lost_before: bool
+    lost_within: bool
+    rows: list[tuple[str, str, str, str]]
 
 
 class _Lines:
@@ -140,38 +133,6 @@ def _checked(time: str, cpus: str, area: str, value: str, unit: str) -> Row | No
     return Row(seconds, cpus, area, value, unit)
 
 
-def survey(raw: RawFile) -> Survey:
-    """Read through an output for its times, nodes and places, and the state of its end."""
-    lines = _Lines()
-    times = Times()
-    places = Distinct(MOST_SERIES, "nodes and places")
-    last_time = -1.0
-    last_line = ""
-    last_is_row = False
-    for _, line, _ in raw.numbered():
-        if line.isspace():
-            continue
-        last_line = line
-        try:
-            row = lines.row(line)
-        except ValueError:
-            row = None
-        last_is_row = row is not None
-        if row is None:
-            continue
-        places.add({(row.cpus, row.area)})
-        if row.time != last_time:
-            last_time = row.time
-            times.add(last_time)
-    damage = raw.damage
-    if not damage and last_line and not last_line.startswith("#"):
-        if not last_is_row:
-            damage = "its last line is cut"
-        elif lines.has_header:
-            damage = "toplev's closing line is missing: it was ended before it had written all"
-    return Survey(times, {(cpus, area) for cpus, area in places.seen}, damage)
-
-
 def _glued_row(lines: _Lines, line: str) -> Row | None:
     """The whole row at the end of a line that begins with a cut one."""
     for match in list(_ROW_START.finditer(line))[: -1 - STARTS_TRIED : -1]:
@@ -183,53 +144,64 @@ def _glued_row(lines: _Lines, line: str) -> Row | None:
     return None
 
 
-def blocks(raw: RawFile, timeline: Timeline, outliers: set[float], subtool: str, log: Log) -> Iterator[Block]:
-    """The intervals of an output with their rows, in its order; what cannot be read is counted in the log by line.
+class Reader:
+    """Reads an output once. What the whole of it tells is there when `readings` has ended.
 
-    An interval that is not later than the one before, or whose time is among the survey's outliers, is dropped and
-    counted.
+    times: of its intervals; nodes: every (cpus, area) there is; tail_damage: what is wrong with the output's end, "" where
+    it is whole. What cannot be read is counted in the log by line.
     """
-    lines = _Lines()
-    rows: list[Row] = []
-    text = 0
-    current: Interval | None = None
-    current_time = -1.0
-    lines_lost = False  # since the last good row
-    for number, line, times in raw.numbered():
-        try:
-            row = lines.row(line)
-        except ValueError as error:
-            log.lost(subtool, "unreadable lines", f"line {number} ({error}): {shown(line)!r}", times)
-            lines_lost = True
-            row = _glued_row(lines, line)
-        if row is None:
-            continue
-        if row.time != current_time:
-            if current is not None:
-                yield Block(current, rows)
-            rows = []
-            text = 0
-            current = None
-            current_time = row.time
-            where = f"line {number}, {row.time} after {timeline.previous}"
-            if row.time in outliers:
-                log.lost(subtool, "intervals ahead of later ones are dropped", where)
-                lines_lost = True
+
+    def __init__(self, raw: RawFile, subtool: str, log: Log) -> None:
+        self._raw = raw
+        self._subtool = subtool
+        self._log = log
+        self.times = Times()
+        self.nodes = Distinct(MOST_SERIES, "nodes and places")
+        self.tail_damage = ""
+
+    def readings(self) -> Iterator[Reading]:
+        """The intervals with their rows; consecutive rows of one time are one interval."""
+        lines = _Lines()
+        reading: Reading | None = None
+        lost = False  # lines since the last good row
+        last_line = ""
+        last_is_row = False
+        size = 0
+        for number, line, times in self._raw.numbered():
+            if line.isspace():
                 continue
-            too_close = row.time > timeline.previous
-            current = timeline.interval(row.time, lines_lost)
-            if current is None and too_close:
-                log.note(subtool, "intervals less than 1 ms after the one before are dropped", where)
-            elif current is None:
-                log.lost(subtool, "intervals not later than one before are dropped", where)
-        if row.time not in outliers:
-            lines_lost = False
-        if current is not None:
-            rows.extend([row] * times)
-            text += len(line)
-            limits.check(len(rows), limits.MOST_RECORDS, "rows in one interval")
-            limits.check(text, limits.MOST_TEXT, "characters in one interval")
-    if current is not None:
-        yield Block(current, rows)
-    if raw.damage:
-        log.lost(subtool, f"{raw.path.name} is damaged: what follows the damage is lost", raw.damage)
+            last_line = line
+            try:
+                row = lines.row(line)
+                last_is_row = row is not None
+            except ValueError as error:
+                self._log.lost(self._subtool, "unreadable lines", f"line {number} ({error}): {shown(line)!r}", times)
+                last_is_row = False
+                lost = True
+                row = _glued_row(lines, line)
+            if row is None:
+                continue
+            if reading is not None and lost:
+                reading = reading._replace(lost_within=True)
+            if reading is None or row.time != reading.time:
+                if reading is not None:
+                    yield reading
+                self.times.add(row.time)
+                reading = Reading(row.time, number, lost, False, [])
+                size = 0
+            lost = False
+            self.nodes.add({(row.cpus, row.area)})
+            reading.rows.extend([row[1:]] * times)
+            size += len(line)
+            limits.check(len(reading.rows), limits.MOST_RECORDS, "rows in one interval")
+            limits.check(size, limits.MOST_TEXT, "characters in one interval")
+        if reading is not None:
+            yield reading._replace(lost_within=lost)
+        if self._raw.damage:
+            self._log.lost(self._subtool, f"{self._raw.path.name} is damaged: what follows the damage is lost", self._raw.damage)
+        self.tail_damage = self._raw.damage
+        if not self.tail_damage and last_line and not last_line.startswith("#"):
+            if not last_is_row:
+                self.tail_damage = "its last line is cut"
+            elif lines.has_header:
+                self.tail_damage = "toplev's closing line is missing: it was ended before it had written all"

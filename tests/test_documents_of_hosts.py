@@ -10,7 +10,6 @@ since an idle one is taken before a new one is made.
 """
 
 import contextlib
-import functools
 import io
 import json
 import lzma
@@ -24,10 +23,9 @@ from pathlib import Path
 import pytest
 from published import metric_files, without_mark
 
-from kerneltools import main, publication, subtools
+from kerneltools import main, subtools
 from kerneltools.log import Log
 from kerneltools.run import Run
-from kerneltools.sink import MetricFiles
 
 HOSTS = 8
 FILES = 13  # of each host
@@ -50,7 +48,7 @@ def write_host(directory, events=FILES):
 
 @pytest.fixture
 def one_series_a_file(monkeypatch):
-    monkeypatch.setattr(publication, "MetricFiles", functools.partial(MetricFiles, max_rows=1))
+    monkeypatch.setattr("kerneltools.metric_files.MOST_ROWS", 1)
 
 
 @pytest.fixture

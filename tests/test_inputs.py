@@ -59,31 +59,31 @@ def test_inputs_are_read_at_the_same_time(both, cores, monkeypatch, tmp_path):
     if cores == 1:
         pytest.skip("with one core they are read one after the other")
 
-    def meeting(publish, mine, other):
-        def publish_together(*arguments):
+    def meeting(frames, mine, other):
+        def frames_together(*arguments):
             (tmp_path / mine).touch()
             deadline = time.monotonic() + 30
             while not (tmp_path / other).exists():
                 assert time.monotonic() < deadline, f"{other} has not begun"
                 time.sleep(0.01)
-            publish(*arguments)
+            return frames(*arguments)
 
-        return publish_together
+        return frames_together
 
-    monkeypatch.setattr(perf_stat, "publish", meeting(perf_stat.publish, "perf-stat", "turbostat"))
-    monkeypatch.setattr(turbostat, "publish", meeting(turbostat.publish, "turbostat", "perf-stat"))
+    monkeypatch.setattr(perf_stat, "Frames", meeting(perf_stat.Frames, "perf-stat", "turbostat"))
+    monkeypatch.setattr(turbostat, "Frames", meeting(turbostat.Frames, "turbostat", "perf-stat"))
     assert process(both, BOTH).rc == 0
 
 
 def test_a_killed_reader_costs_its_own_metrics_only(both, monkeypatch):
     monkeypatch.setattr(inputs, "cores", lambda: 2)
-    publish = perf_stat.publish
 
-    def publish_and_die(*arguments):
-        publish(*arguments)
-        os.kill(os.getpid(), signal.SIGKILL)
+    class DyingFrames(perf_stat.Frames):
+        def __iter__(self):
+            yield from super().__iter__()
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(perf_stat, "publish", publish_and_die)
+    monkeypatch.setattr(perf_stat, "Frames", DyingFrames)
     done = process(both, BOTH)
     assert done.rc == 1
     assert "WARNING: perf-stat: nothing is published: the process that read its output was killed by SIGKILL" in done.log
@@ -111,14 +111,14 @@ def test_a_reader_that_dies_behind_its_last_word_leaves_no_files_that_the_page_d
 
 def test_a_reader_goes_with_the_process_that_asked_for_it(both, monkeypatch, tmp_path):
     monkeypatch.setattr(inputs, "cores", lambda: 2)
-    publish = perf_stat.publish
+    frames = perf_stat.Frames
 
-    def publish_late(*arguments):
+    def frames_late(*arguments):
         (tmp_path / "reader").write_text(str(os.getpid()))
         time.sleep(60)
-        publish(*arguments)
+        return frames(*arguments)
 
-    monkeypatch.setattr(perf_stat, "publish", publish_late)
+    monkeypatch.setattr(perf_stat, "Frames", frames_late)
     parent = os.fork()
     if not parent:
         try:
@@ -144,7 +144,7 @@ def test_a_reader_that_fails_says_why(both, cores, monkeypatch, capsys):
     def fail(*arguments):
         raise OSError("the disk does not answer")
 
-    monkeypatch.setattr(perf_stat, "publish", fail)
+    monkeypatch.setattr(perf_stat, "Frames", fail)
     done = process(both, BOTH)
     assert done.rc == 1
     assert "WARNING: perf-stat: nothing is published: OSError: the disk does not answer" in done.log

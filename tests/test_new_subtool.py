@@ -60,18 +60,25 @@ TOY_MODULE = '''\
 """toy-counter, for a test: "<epoch in ms> <count>" a line."""
 
 from kerneltools.clock import Interval
+from kerneltools.frames import Frame, SeriesList
 
 OUTPUTS = ("toy-counter-output.txt",)
 
 
-def publish(run, raw, publication):
-    times, counts = zip(*(map(int, line.split()) for line in raw.lines()))
-    publication.expect(len(times))
-    count, share = (publication.series(metric, {"counter": "steps"}) for metric in run.metrics("toy-counter"))
-    for ordinal, (time, value) in enumerate(zip(times, counts)):
-        begin = times[ordinal - 1] + 1 if ordinal else time - 99
-        publication.sample(count, Interval(begin, time, 0.1, ordinal), value)
-        publication.sample(share, Interval(begin, time, 0.1, ordinal), value / 2)
+class Frames:
+    def __init__(self, run, raw, spool):
+        spool.extend(map(int, line.split()) for line in raw.lines())
+        self._spool = spool
+        self.intervals = len(list(spool))
+        self.series = SeriesList()
+        for metric in run.metrics("toy-counter"):
+            self.series.number(metric, {"counter": "steps"})
+
+    def __iter__(self):
+        before = None
+        for ordinal, (time, count) in enumerate(self._spool):
+            yield Frame(Interval(time - 99 if before is None else before + 1, time, 0.1, ordinal), [count, count / 2])
+            before = time
 '''
 
 TOY_ROWS = """\

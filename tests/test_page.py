@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """kernel.html without a browser: its numbers are those of the metric files, foreign text is harmless, its size is bounded."""
 
@@ -15,8 +13,8 @@ from perf_output import EPOCH, block, line, post_process, process, read_back, ru
 from published import without_mark
 
 from kerneltools import catalogue, curves, page
-from kerneltools.clock import Interval
 from kerneltools.curves import Curves
+from kerneltools.frames import Series
 
 hypothesis = pytest.importorskip("hypothesis")
 st = pytest.importorskip("hypothesis.strategies")
@@ -280,13 +278,14 @@ def test_columns_that_are_put_together_are_weighted_by_their_durations():
 
 
 def test_a_band_goes_from_the_least_to_the_greatest_value():
-    curve = curves.Curve(2, True)
-    for column, value in ((0, 5), (0, 1), (0, 9), (1, 4), (2, 3), (2, 8)):
-        curve.add(column, 1000, value * 1000, value, value)
-    curve.close()
     axis = curves.Axis()
-    axis.begins.extend([1, 3001, 4001])
-    axis.ends.extend([3000, 4000, 6000])
+    axis.stride = 3
+    columns = curves._Columns(axis)
+    columns.extend(axis.extend([1, 1001, 2001, 3001], [1000, 2000, 3000, 4000], [False] * 4), [[5], [1], [9], [4]], [1000] * 4)
+    columns.extend(axis.extend([4001], [5000], [True]), [[3]], [1000])  # behind a hole
+    columns.extend(axis.extend([5001], [6000], [False]), [[8]], [1000])
+    (curve,) = columns.curves(1)
+    assert (list(axis.begins), list(axis.ends)) == ([1, 3001, 4001], [3000, 4000, 6000])
     assert page._numbers(curve, axis, 1) == {"v": [5, 4, 5.5], "lo": [1, 4, 3], "hi": [9, 4, 8]}
     assert page._numbers(curve, axis, 2) == {"v": [4.75, 5.5], "lo": [1, 3], "hi": [9, 8]}
 
@@ -331,35 +330,23 @@ REACH_BACK = 3
 
 
 def fed(values, metric, cells, columns):
-    """Curves with `values`, a row for each interval of 10 ms, an entry for each series, None for no value.
-
-    As Publication does, whole rows behind whole ones are given as such.
-    """
+    """Curves with `values`, a row for each interval of 10 ms, an entry for each series, None for no value, as Publication feeds
+    them: series are known from their first value on, and samples reach back."""
     with mock.patch.multiple(curves, CELLS=cells, BUFFERED=cells, COLUMNS=columns):
-        of = Curves("perf-stat")
-        of.expect(len(values), REACH_BACK)
+        of = Curves("perf-stat", len(values), REACH_BACK)
         numbers, last = {}, {}
-        whole = ()
         for ordinal, row in enumerate(values):
-            interval = Interval(ordinal * 10 + 1, ordinal * 10 + 10, 0.01, ordinal)
-            if whole and None not in row:
-                of.row(whole, interval, [row[place] for place in numbers])
-                last = dict.fromkeys(last, ordinal)
-                continue
-            whole = ()
+            earlier = {}
             for place, value in enumerate(row):
                 if value is None:
                     continue
                 if place not in numbers:
                     numbers[place] = len(numbers)
-                    of.series(metric, "type", "", {"cpu": str(place)})
-                begin = interval.begin
-                if place in last and ordinal - last[place] - 1 <= REACH_BACK:
-                    begin = last[place] * 10 + 11
-                of.sample(numbers[place], interval, begin, value)
+                    of.add(Series(metric, "type", "", {"cpu": str(place)}))
+                if place in last and 0 < ordinal - last[place] - 1 <= REACH_BACK:
+                    earlier[numbers[place]] = last[place] * 10 + 11
                 last[place] = ordinal
-            if None not in row:
-                whole = tuple(numbers.values())
+            of.publish(ordinal * 10 + 1, ordinal * 10 + 10, ordinal, [row[place] for place in numbers], earlier)
         of.finish()
     return of
 
@@ -441,11 +428,10 @@ def test_curves_are_the_samples_folded_whatever_the_buffer(rows, limits, sums):
 
 
 def test_memory_is_that_of_the_columns_not_of_the_run():
-    of = Curves("perf-stat")
-    of.expect(200_000, REACH_BACK)
-    of.series(METRIC, "type", "", {})
+    of = Curves("perf-stat", 200_000, REACH_BACK)
+    of.add(Series(METRIC, "type", "", {}))
     for ordinal in range(200_000):
-        of.sample(0, Interval(ordinal * 10 + 1, ordinal * 10 + 10, 0.01, ordinal), ordinal * 10 + 1, ordinal)
+        of.publish(ordinal * 10 + 1, ordinal * 10 + 10, ordinal, [ordinal], {})
         assert len(of._rows) <= 10 * curves.COLUMNS
     of.finish()
     assert len(of.axis.ends) == len(of.types["type"].folded.means) == 400

@@ -7,6 +7,8 @@ import pytest
 from collection import lines_with, log_lines, played, warnings
 from test_start import failed
 
+from kerneltools.log import shown
+
 # What other programs print, word for word where it is theirs.
 WRAPPER = """\
 WARNING: perf not found for kernel 6.8.0-49
@@ -132,8 +134,8 @@ def test_a_failed_start_does_not_make_its_directory_a_strangers(run_script, data
     done = run_script("kerneltools-post-process")
     assert done.rc == 0
     assert done.out.splitlines()[-1] == (
-        f"nothing to publish in {data_dir}: kerneltools-start was called there, but nothing ran; kerneltools-start-stderrout.txt says why "
-        "(grep ERROR)"
+        f"nothing to publish in {shown(str(data_dir))}: kerneltools-start was called there, but nothing ran; "
+        "kerneltools-start-stderrout.txt says why (grep ERROR)"
     )
 
 

@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """Metric files: the rows a user queries, the same from every sink, and none at all where they would be half-written."""
 
@@ -18,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from kerneltools import archive
-from kerneltools import sink as sink_module
-from kerneltools.sink import BuiltinSink, MetricFiles, open_sink, remove_files, remove_stale, toolbox_sink
+from kerneltools import archive, metric_files, toolbox
+from kerneltools.catalogue import Metric
+from kerneltools.frames import Series
+from kerneltools.metric_files import MetricFiles, remove_files, remove_stale
+from kerneltools.sink import BuiltinSink, check_descriptor, open_sink
+from kerneltools.toolbox import toolbox_metrics
 
 HOME = os.environ.get("TOOLBOX_HOME", "")
 NO_TOOLBOX = "TOOLBOX_HOME is not set to a toolbox: the built-in sink is not compared with it"
@@ -39,6 +40,47 @@ IPC = {"source": "kernel", "class": "throughput", "type": "ipc", "default-aggreg
 CYCLES = {"source": "kernel", "class": "count", "type": "cycles", "default-aggregation": "sum"}
 BUSY = {"source": "kernel", "class": "percentage", "type": "turbostat:cpu-busy-pct", "default-aggregation": "avg"}
 FAULTS = {"source": "kernel", "class": "count", "type": "faults", "default-aggregation": "sum"}
+
+
+class Samples:
+    """Metric files that are given samples one by one: those that end at one moment are a frame."""
+
+    def __init__(self, directory, file_id, rows_per_series):
+        self._files = MetricFiles(directory, file_id, rows_per_series)
+        self._ends = []
+        self._frame = {}
+        self._end = None
+        self.abandon = self._files.abandon
+
+    def series(self, desc, names):
+        metric = Metric("perf-stat", desc["type"], desc["class"], "", desc["default-aggregation"], "", "", 1.0, "field", "meaning")
+        self._files.add(Series(metric, desc["type"], "", names))
+        self._ends.append(None)
+        return len(self._ends) - 1
+
+    def sample(self, series, begin, end, value):
+        if end != self._end:
+            self.flush()
+        self._end = end
+        self._frame[series] = begin, value
+
+    def flush(self):
+        frame, self._frame = self._frame, {}
+        if not frame:
+            return
+        begins = {series: begin for series, (begin, _) in frame.items() if self._ends[series] is None or begin != self._ends[series] + 1}
+        self._files.publish(self._end, [frame[series][1] if series in frame else None for series in range(len(self._ends))], begins)
+        self._ends = [self._end if series in frame else end for series, end in enumerate(self._ends)]
+
+    def finish(self):
+        self.flush()
+        return self._files.finish()
+
+
+@pytest.fixture
+def most_rows(monkeypatch):
+    """Sets how many rows a file may have."""
+    return lambda number: monkeypatch.setattr(metric_files, "MOST_ROWS", number)
 
 
 def use_toolbox(monkeypatch, home):
@@ -92,13 +134,13 @@ def any_sink(request, monkeypatch, tmp_path):
     expected = provide_sink(request.param, monkeypatch, tmp_path)
     opened = []
 
-    def open_and_note(output_dir):
-        opened.append(open_sink(output_dir))
+    def open_and_note(output_dir, file_id):
+        opened.append(open_sink(output_dir, file_id))
         return opened[-1]
 
-    monkeypatch.setattr(sink_module, "open_sink", open_and_note)
-    yield open_and_note
-    assert {type(sink).__name__ for sink in opened} == {expected}
+    monkeypatch.setattr(metric_files, "open_sink", open_and_note)
+    yield
+    assert {type(getattr(sink, "_metrics", sink)).__name__ for sink in opened} == {expected}
     assert os.listdir(cwd) == []
 
 
@@ -109,7 +151,7 @@ def builtin(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def every_warning_is_new(monkeypatch):
-    monkeypatch.setattr(sink_module, "_warned", set())
+    monkeypatch.setattr(toolbox, "_warned", set())
 
 
 def rows(directory, prefix="metric-data-perf-stat"):
@@ -128,7 +170,7 @@ def files(directory):
 
 
 def test_every_sink_writes_the_rows_a_user_queries(any_sink, tmp_path):
-    metrics = MetricFiles(tmp_path / "postprocess", "perf-stat", rows_per_series=9)
+    metrics = Samples(tmp_path / "postprocess", "perf-stat", rows_per_series=9)
     ipc = metrics.series(IPC, {"package": "0", "core": "1"})
     cycles = metrics.series(CYCLES, {})
     metrics.series(BUSY, {})  # never sampled
@@ -143,17 +185,17 @@ def test_every_sink_writes_the_rows_a_user_queries(any_sink, tmp_path):
     metrics.sample(cycles, 2001, 3000, 6_999_999_999)
     metrics.sample(faults, 2001, 3000, 0)
     metrics.sample(ipc, 3001, 4000, 0.5)
+    metrics.sample(cycles, 3001, 4000, 0)
     metrics.sample(ipc, 5001, 6000, 0.75)  # a hole before another value
     metrics.sample(ipc, 7001, 8000, 0.75)  # a hole before the same value
-    metrics.sample(cycles, 3001, 4000, 0)
     assert metrics.finish() == ["metric-data-perf-stat"]
 
     assert rows(tmp_path / "postprocess") == [
         "1,1001,2000,7000000000",
         "0,1001,3000,1.25",
+        "1,2001,3000,6999999999",
         "0,3001,4000,0.5",
         "0,5001,6000,0.75",
-        "1,2001,3000,6999999999",
         "0,7001,8000,0.75",
         "1,3001,4000,0",
         "2,1001,3000,0",
@@ -173,7 +215,7 @@ def test_every_sink_writes_the_rows_a_user_queries(any_sink, tmp_path):
     [(5, 5, "5"), (5.0, 5.0, "5.0"), (5, 5.0, "5.0"), (5.0, 5, "5"), (0, 0, "0"), (2.0**60, 2**60, str(2**60))],
 )
 def test_a_hole_is_never_closed_by_an_equal_value(any_sink, tmp_path, first, second, third):
-    metrics = MetricFiles(tmp_path, "perf-stat", 9)
+    metrics = Samples(tmp_path, "perf-stat", 9)
     series = metrics.series(CYCLES, {})
     metrics.sample(series, 1001, 2000, first)
     metrics.sample(series, 3001, 4000, second)
@@ -189,7 +231,7 @@ def test_a_hole_is_never_closed_by_an_equal_value(any_sink, tmp_path, first, sec
 
 
 def test_a_series_goes_on_merging_after_a_hole(any_sink, tmp_path):
-    metrics = MetricFiles(tmp_path, "perf-stat", 9)
+    metrics = Samples(tmp_path, "perf-stat", 9)
     series = metrics.series(CYCLES, {})
     for begin, end in [(1, 10), (21, 30), (31, 40), (41, 50), (51, 60)]:
         metrics.sample(series, begin, end, 4)
@@ -199,68 +241,20 @@ def test_a_series_goes_on_merging_after_a_hole(any_sink, tmp_path):
 
 
 def test_an_int_and_a_float_of_one_value_are_one_row(any_sink, tmp_path):
-    metrics = MetricFiles(tmp_path, "perf-stat", 9)
+    metrics = Samples(tmp_path, "perf-stat", 9)
     whole = metrics.series(CYCLES, {})
     real = metrics.series(IPC, {})
     metrics.sample(whole, 1001, 2000, 5)
-    metrics.sample(whole, 2001, 3000, 5.0)
     metrics.sample(real, 1001, 2000, 5.0)
+    metrics.sample(whole, 2001, 3000, 5.0)
     metrics.sample(real, 2001, 3000, 5)
     metrics.sample(real, 3001, 4000, 1e-07)
     metrics.finish()
     assert rows(tmp_path) == ["1,1001,3000,5.0", "0,1001,3000,5", "1,3001,4000,1e-07"]
 
 
-def test_the_order_of_breakouts_makes_no_second_series(any_sink, tmp_path):
-    sink = any_sink(tmp_path)
-    first = sink.log_sample("perf-stat", IPC, {"core": "1", "cpu": "3"}, {"begin": 1, "end": 10, "value": 1})
-    other = sink.log_sample("perf-stat", IPC, {"core": "2", "cpu": "3"}, {"begin": 1, "end": 10, "value": 7})
-    again = sink.log_sample("perf-stat", IPC, {"cpu": "3", "core": "1"}, {"end": 20, "value": 2})
-    assert (first, other, again) == (0, 1, 0)
-    assert sink.finish_samples() == "metric-data-perf-stat"
-    assert rows(tmp_path) == ["0,1,10,1", "0,11,20,2", "1,1,10,7"]
-    assert [each["names"] for each in descriptors(tmp_path)] == [{"core": "1", "cpu": "3"}, {"core": "2", "cpu": "3"}]
-
-
-def test_the_first_begin_is_guessed_from_the_second_end(any_sink, tmp_path):
-    sink = any_sink(tmp_path)
-    alone = sink.log_sample("perf-stat", BUSY, {}, {"end": 5000, "value": 3})
-    ipc = sink.log_sample("perf-stat", IPC, {}, {"end": 5000, "value": 1.5})
-    sink.log_sample_by_idx(ipc, 2.5, 8000)
-    sink.log_sample_by_idx(ipc, 3.5, 9000, begin=8501)
-    sink.finish_samples()
-    assert (alone, ipc) == (0, 1)
-    assert rows(tmp_path) == ["1,2001,5000,1.5", "1,5001,8000,2.5", "0,5000,5000,3", "1,8501,9000,3.5"]
-
-
-def test_zeros_are_deleted_only_where_that_is_wanted(any_sink, tmp_path):
-    sink = any_sink(tmp_path)
-    for dont_delete in (True, False):  # one file after the other, in one sink
-        file_id = f"keep-{dont_delete}"
-        sink.log_sample(file_id, FAULTS, {}, {"begin": 1, "end": 10, "value": 0})
-        ipc = sink.log_sample(file_id, IPC, {}, {"begin": 1, "end": 10, "value": 1})
-        sink.log_sample_by_idx(ipc, 0, 20)
-        assert sink.finish_samples(dont_delete=dont_delete) == f"metric-data-{file_id}"
-    assert rows(tmp_path, "metric-data-keep-False") == ["1,1,10,1", "1,11,20,0"]
-    assert [each["idx"] for each in descriptors(tmp_path, "metric-data-keep-False")] == [1]
-    assert rows(tmp_path, "metric-data-keep-True") == ["1,1,10,1", "0,1,10,0", "1,11,20,0"]
-    assert [each["idx"] for each in descriptors(tmp_path, "metric-data-keep-True")] == [0, 1]
-
-
-def test_only_zeros_leave_no_descriptors(any_sink, tmp_path):
-    sink = any_sink(tmp_path)
-    sink.log_sample("perf-stat", FAULTS, {}, {"begin": 1, "end": 10, "value": 0})
-    assert sink.finish_samples() == "metric-data-perf-stat"
-    assert rows(tmp_path) == []
-    assert not (tmp_path / "metric-data-perf-stat.json.xz").exists()
-
-
-def test_a_sink_without_samples_writes_nothing(any_sink, tmp_path):
-    assert any_sink(tmp_path / "postprocess").finish_samples() is None
-    assert files(tmp_path / "postprocess") == []
-
-
-def test_every_file_is_compressed_cheaply(any_sink, tmp_path, monkeypatch):
+def test_every_file_is_compressed_cheaply(any_sink, tmp_path, monkeypatch, most_rows):
+    most_rows(10)
     presets = []
     compress = lzma.compress
 
@@ -273,7 +267,7 @@ def test_every_file_is_compressed_cheaply(any_sink, tmp_path, monkeypatch):
 
     monkeypatch.setattr(lzma, "compress", note_preset)
     monkeypatch.setattr(lzma, "LZMAFile", refuse)
-    metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series=10, max_rows=10)
+    metrics = Samples(tmp_path, "perf-stat", rows_per_series=10)
     for package in "012":
         metrics.sample(metrics.series(IPC, {"package": package}), 1, 10, 1.5)
     metrics.finish()
@@ -282,25 +276,30 @@ def test_every_file_is_compressed_cheaply(any_sink, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "builtin"])
 @pytest.mark.parametrize("seed", range(8))
-def test_random_samples_give_the_same_bytes_as_toolbox(kind, seed, monkeypatch, tmp_path):
+def test_random_samples_give_the_same_bytes_as_toolbox(kind, seed, monkeypatch, tmp_path, most_rows):
     random_numbers = random.Random(seed)
+    most_rows(300)
 
     def publish(directory, kind):
         provide_sink(kind, monkeypatch, tmp_path)
         random_numbers.seed(seed)
-        metrics = MetricFiles(directory, "perf-stat", rows_per_series=60, max_rows=300)
+        metrics = Samples(directory, "perf-stat", rows_per_series=60)
         numbers = [
             metrics.series(desc, dict(names))
             for desc in (IPC, CYCLES, BUSY, FAULTS)
             for names in ((), (("package", "0"),), (("package", "1"), ("core", "0")))
         ]
         ends = {}
-        for _ in range(600):
-            number = random_numbers.choice(numbers)
-            begin = ends.get(number, 1_790_000_000_000) + random_numbers.choice([1, 1, 1, 1, 2, 1001])
+        begin = 1_790_000_000_000
+        for _ in range(60):
+            begin += random_numbers.choice([0, 0, 0, 1, 1000])
             end = begin + random_numbers.choice([0, 999, 9999])
-            metrics.sample(number, begin, end, random_numbers.choice([0, 0.0, 1, 1.0, -0.5, 1e-07, 1e22, 10**22]))
-            ends[number] = end
+            for number in numbers:
+                if random_numbers.random() < 0.8:
+                    first = ends.get(number, begin - 1) + 1 if random_numbers.random() < 0.8 else begin
+                    metrics.sample(number, first, end, random_numbers.choice([0, 0.0, 1, 1.0, -0.5, 1e-07, 1e22, 10**22, 2**60]))
+                    ends[number] = end
+            begin = end + 1
         return metrics.finish()
 
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -311,78 +310,37 @@ def test_random_samples_give_the_same_bytes_as_toolbox(kind, seed, monkeypatch, 
         assert lzma.decompress((ours / name).read_bytes()) == lzma.decompress((theirs / name).read_bytes())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "builtin"])
-@pytest.mark.parametrize("seed", range(8))
-def test_random_use_of_the_interface_gives_the_same_bytes_as_toolbox(kind, seed, monkeypatch, tmp_path):
-    random_numbers = random.Random(seed)
-
-    def publish(directory, kind):
-        provide_sink(kind, monkeypatch, tmp_path)
-        random_numbers.seed(seed)
-        sink = open_sink(directory)
-        returned = []
-        for _ in range(300):
-            sample = {"end": random_numbers.randrange(1, 10_000), "value": random_numbers.choice([0, 0, 0, 2, 2.0, 0.25])}
-            if random_numbers.random() < 0.5:
-                sample["begin"] = random_numbers.randrange(10_000)
-            desc = random_numbers.choice([IPC, CYCLES, BUSY, FAULTS])
-            names = {"package": random_numbers.choice("0123")}
-            if returned and random_numbers.random() < 0.5:
-                idx = random_numbers.choice(returned)
-                sink.log_sample_by_idx(idx, sample["value"], sample["end"], sample.get("begin"))
-            else:
-                returned.append(sink.log_sample("perf-stat", desc, names, sample))
-        return returned, sink.finish_samples(dont_delete=seed % 2 == 0)
-
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    assert publish(theirs, kind) == publish(ours, "builtin")
-    assert len(files(theirs)) == 2
-    for name in files(theirs):
-        assert lzma.decompress((ours / name).read_bytes()) == lzma.decompress((theirs / name).read_bytes())
-
-
 # ------------------------------------------------------------------------------- what would cost the run its indexing
 
 
 @pytest.mark.parametrize("good", ["throughput", "latency", "count", "pass/fail", "boolean", "percentage"])
-def test_a_class_that_toolbox_accepts_is_accepted(builtin, tmp_path, good):
-    BuiltinSink(tmp_path).log_sample("perf-stat", {**IPC, "class": good}, {}, {"begin": 1, "end": 2, "value": 1})
+def test_a_class_that_toolbox_accepts_is_accepted(good):
+    check_descriptor({**IPC, "class": good})
 
 
 @pytest.mark.parametrize(
     ("desc", "complaint"),
     [
         ({**IPC, "class": "utilization"}, "kernel:ipc: class 'utilization' is not one of throughput, latency, count"),
-        ({"source": "kernel", "type": "ipc"}, "class None is not one of"),
+        ({**IPC, "class": None}, "class None is not one of"),
         ({**IPC, "default-aggregation": "mean"}, "default-aggregation 'mean' is not one of sum, avg, max, min"),
         ({**IPC, "default-aggregation": ""}, "default-aggregation '' is not one of"),
     ],
 )
 def test_a_descriptor_that_toolbox_refuses_is_refused(builtin, tmp_path, desc, complaint):
-    sink = BuiltinSink(tmp_path)
     with pytest.raises(ValueError, match=re.escape(complaint)):
-        sink.log_sample("perf-stat", desc, {}, {"begin": 1, "end": 2, "value": 1})
+        Samples(tmp_path, "perf-stat", 1).series(desc, {})
     assert files(tmp_path) == []
-    with pytest.raises(ValueError, match=re.escape(complaint)):
-        MetricFiles(tmp_path, "perf-stat", 1).series(desc, {})
 
 
-def test_an_absent_default_aggregation_is_accepted(builtin, tmp_path):
-    desc = {"source": "kernel", "class": "count", "type": "cycles"}
-    assert BuiltinSink(tmp_path).log_sample("perf-stat", desc, {}, {"begin": 1, "end": 2, "value": 1}) == 0
+def test_an_absent_default_aggregation_is_accepted():
+    check_descriptor({"source": "kernel", "class": "count", "type": "cycles"})
 
 
 @pytest.mark.parametrize("value", ["", 0, None, 1])
 def test_a_breakout_that_toolbox_would_take_for_absent_is_refused(builtin, tmp_path, value):
     with pytest.raises(ValueError, match="kernel:ipc: cpu is"):
-        MetricFiles(tmp_path, "perf-stat", 1).series(IPC, {"cpu": value})
-
-
-def test_one_series_is_not_published_twice(builtin, tmp_path):
-    metrics = MetricFiles(tmp_path, "perf-stat", 1)
-    metrics.series(IPC, {"core": "0", "cpu": "1"})
-    with pytest.raises(ValueError, match="registered already"):
-        metrics.series(IPC, {"cpu": "1", "core": "0"})
+        Samples(tmp_path, "perf-stat", 1).series(IPC, {"cpu": value})
 
 
 @pytest.mark.parametrize(
@@ -393,31 +351,29 @@ def test_one_series_is_not_published_twice(builtin, tmp_path):
         (3001, 4000, float("-inf"), "-inf is no finite number"),
         (3001, 4000, True, "True is no finite number"),
         (3001, 4000, "1", "'1' is no finite number"),
-        (3001, 4000, None, "None is no finite number"),
-        (3001.0, 4000, 1, "whole ms"),
-        (3001, 4000.0, 1, "whole ms"),
-        (True, 4000, 1, "whole ms"),
-        (3001, 3000, 1, "cannot last from 3001 to 3000"),
-        (-1, 4000, 1, "cannot last from -1"),
-        (3000, 4000, 1, "a sample from 3000 overlaps the one that ended at 3000"),
-        (1001, 2000, 1, "overlaps"),
+        (3001, 4000.0, 1, "cannot end at 4000.0"),
+        (3002, 3001, 1, "cannot last from 3002 to 3001"),
+        (-1, 4000, 1, "cannot last from -1 to 4000"),
+        (1001, 2000, 1, "cannot end at 2000, 3000 was the last end"),
     ],
 )
-def test_a_sample_that_indexing_would_drop_is_refused(builtin, tmp_path, begin, end, value, complaint):
-    metrics = MetricFiles(tmp_path, "perf-stat", 9)
+def test_a_frame_that_indexing_would_not_take_is_refused(builtin, tmp_path, begin, end, value, complaint):
+    metrics = Samples(tmp_path, "perf-stat", 9)
     series = metrics.series(IPC, {"cpu": "3"})
     metrics.sample(series, 2001, 3000, 1.5)
+    metrics.sample(series, begin, end, value)
     with pytest.raises(ValueError, match=complaint):
-        metrics.sample(series, begin, end, value)
+        metrics.flush()
     metrics.sample(series, 3001, 4000, 2.5)  # the others are not lost
     assert metrics.finish() == ["metric-data-perf-stat"]
     assert rows(tmp_path) == ["0,2001,3000,1.5", "0,3001,4000,2.5"]
 
 
 def test_a_sample_before_the_epoch_is_refused(builtin, tmp_path):
-    metrics = MetricFiles(tmp_path / "postprocess", "perf-stat", 9)
+    metrics = Samples(tmp_path / "postprocess", "perf-stat", 9)
+    metrics.sample(metrics.series(IPC, {}), -5, 10, 1)
     with pytest.raises(ValueError, match="cannot last from -5 to 10"):
-        metrics.sample(metrics.series(IPC, {}), -5, 10, 1)
+        metrics.flush()
     assert metrics.finish() == []
     assert files(tmp_path) == []
 
@@ -425,40 +381,35 @@ def test_a_sample_before_the_epoch_is_refused(builtin, tmp_path):
 @pytest.mark.parametrize("file_id", ["", "a b", "../up", ".hidden", "x/y"])
 def test_a_file_that_rickshaw_would_not_find_is_refused(tmp_path, file_id):
     with pytest.raises(ValueError, match="file_id"):
-        MetricFiles(tmp_path, file_id, 1)
-
-
-def test_a_sink_does_not_mix_two_files(builtin, tmp_path):
-    sink = BuiltinSink(tmp_path)
-    sink.log_sample("perf-stat", IPC, {}, {"begin": 1, "end": 2, "value": 1})
-    with pytest.raises(ValueError, match="perf-stat is not finished yet"):
-        sink.log_sample("toplev", IPC, {}, {"begin": 1, "end": 2, "value": 1})
+        Samples(tmp_path, file_id, 1)
 
 
 # ------------------------------------------------------------------------------------- files too large for the indexer
 
 
-def test_more_rows_than_the_indexer_reads_are_spread_by_series(any_sink, tmp_path):
-    metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series=3, max_rows=8)  # two series a file
-    unsampled = metrics.series(FAULTS, {})
+def test_more_rows_than_the_indexer_reads_are_spread_by_series(any_sink, tmp_path, most_rows):
+    most_rows(8)
+    metrics = Samples(tmp_path, "perf-stat", rows_per_series=3)  # two series a file
+    metrics.series(FAULTS, {})  # never sampled
     series = [metrics.series(IPC, {"cpu": str(cpu)}) for cpu in range(5)]
     for interval in range(3):
         for cpu in (4, 0, 1, 2, 3):
-            metrics.sample(series[cpu], 10 * interval + 1, 10 * interval + 10, 10 * cpu + interval)
-    assert unsampled == 0
+            if (interval, cpu) != (0, 0):  # that of CPU 0 begins late
+                metrics.sample(series[cpu], 10 * interval + 1, 10 * interval + 10, 10 * cpu + interval)
     assert metrics.finish() == ["metric-data-perf-stat", "metric-data-perf-stat-2", "metric-data-perf-stat-3"]
     assert rows(tmp_path, "metric-data-perf-stat") == [
-        "0,1,10,40", "1,1,10,0", "0,11,20,41", "1,11,20,1", "0,21,30,42", "1,21,30,2",
+        "0,1,10,40", "1,1,10,10", "0,11,20,41", "1,11,20,11", "0,21,30,42", "1,21,30,12",
     ]  # fmt: skip
-    assert rows(tmp_path, "metric-data-perf-stat-3") == ["0,1,10,30", "0,11,20,31", "0,21,30,32"]
-    assert [each["names"]["cpu"] for each in descriptors(tmp_path, "metric-data-perf-stat")] == ["4", "0"]
-    assert [each["names"]["cpu"] for each in descriptors(tmp_path, "metric-data-perf-stat-2")] == ["1", "2"]
-    assert [each["names"]["cpu"] for each in descriptors(tmp_path, "metric-data-perf-stat-3")] == ["3"]
+    assert rows(tmp_path, "metric-data-perf-stat-3") == ["0,11,20,1", "0,21,30,2"]
+    assert [each["names"]["cpu"] for each in descriptors(tmp_path, "metric-data-perf-stat")] == ["4", "1"]
+    assert [each["names"]["cpu"] for each in descriptors(tmp_path, "metric-data-perf-stat-2")] == ["2", "3"]
+    assert [each["names"]["cpu"] for each in descriptors(tmp_path, "metric-data-perf-stat-3")] == ["0"]
 
 
 @pytest.mark.parametrize(("rows_per_series", "file_count"), [(0, 1), (1, 1), (1000, 3), (10**9, 3)])
-def test_a_file_takes_at_least_one_series(builtin, tmp_path, rows_per_series, file_count):
-    metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series, max_rows=1000)
+def test_a_file_takes_at_least_one_series(builtin, tmp_path, rows_per_series, file_count, most_rows):
+    most_rows(1000)
+    metrics = Samples(tmp_path, "perf-stat", rows_per_series)
     for cpu in "012":
         metrics.sample(metrics.series(IPC, {"cpu": cpu}), 1, 10, 1.5)
     assert len(metrics.finish()) == file_count
@@ -468,15 +419,16 @@ def test_a_file_takes_at_least_one_series(builtin, tmp_path, rows_per_series, fi
 
 
 def test_no_samples_leave_nothing(builtin, tmp_path):
-    metrics = MetricFiles(tmp_path / "postprocess", "perf-stat", 9)
+    metrics = Samples(tmp_path / "postprocess", "perf-stat", 9)
     metrics.series(IPC, {})
     assert metrics.finish() == []
     assert files(tmp_path) == []
 
 
 def test_nothing_of_an_indexers_name_exists_before_finish(any_sink, tmp_path):
-    metrics = MetricFiles(tmp_path, "perf-stat", 9)
+    metrics = Samples(tmp_path, "perf-stat", 9)
     metrics.sample(metrics.series(IPC, {}), 1, 10, 1.5)
+    metrics.flush()
     (private,) = set(files(tmp_path)) - {"cwd", "home"}
     assert not re.search(r"metric-data-\S+\.json", private)
     metrics.abandon()
@@ -484,8 +436,9 @@ def test_nothing_of_an_indexers_name_exists_before_finish(any_sink, tmp_path):
     assert set(files(tmp_path)) - {"cwd", "home"} == set()
 
 
-def test_rows_are_in_place_before_the_first_descriptors(any_sink, tmp_path, monkeypatch):
-    metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series=1, max_rows=1)
+def test_rows_are_in_place_before_the_first_descriptors(any_sink, tmp_path, monkeypatch, most_rows):
+    most_rows(1)
+    metrics = Samples(tmp_path, "perf-stat", rows_per_series=1)
     for cpu in "01":
         metrics.sample(metrics.series(IPC, {"cpu": cpu}), 1, 10, 1.5)
     moved = []
@@ -524,8 +477,9 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("good_writes", [0, 1, 2, 3])
-def test_a_disk_that_fills_up_at_the_end_publishes_nothing(any_sink, tmp_path, monkeypatch, good_writes):
-    metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series=1, max_rows=1)
+def test_a_disk_that_fills_up_at_the_end_publishes_nothing(any_sink, tmp_path, monkeypatch, good_writes, most_rows):
+    most_rows(1)
+    metrics = Samples(tmp_path, "perf-stat", rows_per_series=1)
     for cpu in "01":
         metrics.sample(metrics.series(IPC, {"cpu": cpu}), 1, 10, 1.5)
     FullDisk(monkeypatch, good_writes)
@@ -536,7 +490,7 @@ def test_a_disk_that_fills_up_at_the_end_publishes_nothing(any_sink, tmp_path, m
 
 
 def test_a_disk_that_fills_up_under_way_publishes_nothing(any_sink, tmp_path, monkeypatch):
-    metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series=10_000)
+    metrics = Samples(tmp_path, "perf-stat", rows_per_series=10_000)
     series = metrics.series(IPC, {})
     disk = FullDisk(monkeypatch, 2)
     with pytest.raises(OSError, match="No space left"):
@@ -548,8 +502,9 @@ def test_a_disk_that_fills_up_under_way_publishes_nothing(any_sink, tmp_path, mo
 
 
 @pytest.mark.parametrize("failing", range(4))
-def test_a_move_that_fails_takes_back_the_earlier_ones(builtin, tmp_path, monkeypatch, failing):
-    metrics = MetricFiles(tmp_path, "perf-stat", rows_per_series=1, max_rows=1)
+def test_a_move_that_fails_takes_back_the_earlier_ones(builtin, tmp_path, monkeypatch, failing, most_rows):
+    most_rows(1)
+    metrics = Samples(tmp_path, "perf-stat", rows_per_series=1)
     for cpu in "01":
         metrics.sample(metrics.series(IPC, {"cpu": cpu}), 1, 10, 1.5)
     replace = os.replace
@@ -582,7 +537,7 @@ def small_disk(directory):
 def test_a_disk_that_is_really_full_publishes_nothing(any_sink, tmp_path):
     disk = tmp_path / "disk"
     with small_disk(disk):
-        metrics = MetricFiles(disk, "perf-stat", rows_per_series=200_000)
+        metrics = Samples(disk, "perf-stat", rows_per_series=200_000)
         series = metrics.series(IPC, {})
         with pytest.raises(OSError, match="No space left"):
             sample_until_the_disk_is_full(metrics, series)
@@ -652,8 +607,8 @@ def write_module(home, name, text):
 
 
 def test_without_toolbox_home_the_builtin_sink_is_taken_silently(builtin, tmp_path, caplog):
-    assert toolbox_sink(tmp_path) is None
-    assert type(open_sink(tmp_path)) is BuiltinSink
+    assert toolbox_metrics(tmp_path) is None
+    assert type(open_sink(tmp_path, "perf-stat")) is BuiltinSink
     assert caplog.records == []
 
 
@@ -669,14 +624,15 @@ def test_without_toolbox_home_the_builtin_sink_is_taken_silently(builtin, tmp_pa
         ({"metrics.py": "metric_data_fh = {}\n"}, "older than May 2021"),
     ],
 )
-def test_a_toolbox_that_cannot_be_imported_costs_one_line(monkeypatch, tmp_path, caplog, modules, reason):
+def test_a_toolbox_that_cannot_be_imported_costs_one_line(monkeypatch, tmp_path, caplog, modules, reason, most_rows):
+    most_rows(1)
     home = tmp_path / "home"
     home.mkdir()
     for name, text in modules.items():
         write_module(home, name, text)
     use_toolbox(monkeypatch, home)
     path_before = list(sys.path)
-    metrics = MetricFiles(tmp_path / "postprocess", "perf-stat", rows_per_series=1, max_rows=1)
+    metrics = Samples(tmp_path / "postprocess", "perf-stat", rows_per_series=1)
     with caplog.at_level(logging.INFO, logger="kerneltools"):
         for cpu in "01":
             metrics.sample(metrics.series(IPC, {"cpu": cpu}), 1, 10, 1.5)
@@ -711,7 +667,7 @@ class CDMMetrics:
 def test_a_toolbox_that_opens_its_output_otherwise_is_left_to_it(monkeypatch, tmp_path):
     write_module(tmp_path / "home", "cdm_metrics.py", FUTURE_TOOLBOX)
     use_toolbox(monkeypatch, tmp_path / "home")
-    metrics = MetricFiles(tmp_path / "postprocess", "perf-stat", 9)
+    metrics = Samples(tmp_path / "postprocess", "perf-stat", 9)
     series = metrics.series(IPC, {})
     metrics.sample(series, 1, 10, 1.5)
     metrics.sample(series, 11, 20, 2.5)
@@ -724,7 +680,7 @@ def test_a_toolbox_that_was_released_with_a_syntax_error_costs_no_metrics(monkey
         pytest.skip(NO_TOOLBOX)
     install_toolbox(tmp_path / "home", "818d364", ["metrics.py"])
     use_toolbox(monkeypatch, tmp_path / "home")
-    metrics = MetricFiles(tmp_path / "postprocess", "perf-stat", 9)
+    metrics = Samples(tmp_path / "postprocess", "perf-stat", 9)
     metrics.sample(metrics.series(IPC, {}), 1, 10, 1.5)
     assert metrics.finish() == ["metric-data-perf-stat"]
     assert rows(tmp_path / "postprocess") == ["0,1,10,1.5"]
@@ -735,7 +691,7 @@ def test_an_older_toolbox_does_not_remove_the_data_directorys_metric_files(monke
     provide_sink("May 2026, class, removes metric files", monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metric-data-somebody-elses.json.xz").touch()
-    metrics = MetricFiles(tmp_path / "postprocess", "perf-stat", 9)
+    metrics = Samples(tmp_path / "postprocess", "perf-stat", 9)
     metrics.sample(metrics.series(IPC, {}), 1, 10, 1.5)
     metrics.finish()
     assert "metric-data-somebody-elses.json.xz" in files(tmp_path)

@@ -531,7 +531,7 @@ def test_a_traceback_is_plain_text(data_dir, monkeypatch, capfd):
     def fail(*_):
         raise ValueError(HOSTILE + "x" * 5000)
 
-    monkeypatch.setattr(perf_stat, "publish", fail)
+    monkeypatch.setattr(perf_stat, "Frames", fail)
     write_output(data_dir, TWO)
     from kerneltools import main  # noqa: PLC0415  (process() takes a traceback for a failure)
 
@@ -704,8 +704,7 @@ def test_blank_lines_cost_little_and_hide_no_line(tmp_path, name, what):
     assert [found for found in raw.numbered() if not found[1].isspace()] == [(lines + 1, "{ torn, 1", 1)]
     if name == "perf-stat-output.json":
         log = Log()
-        assert len(perf_json.survey(raw).times) == 0
-        assert list(perf_json.blocks(raw, None, set(), "perf-stat", log)) == []
+        assert list(perf_json.Reader(raw, "perf-stat", log).readings()) == []
         assert log.lines() == [f"WARNING: perf-stat: unreadable lines: line {lines + 1}: '{{ torn, 1'"]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - began < 5
 

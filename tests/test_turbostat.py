@@ -21,7 +21,8 @@ import pytest
 from published import MARK
 
 from kerneltools import catalogue, main
-from kerneltools.subtools import turbostat
+from kerneltools.rawfile import RawFile
+from kerneltools.turbostat_places import BREAKOUTS
 
 hypothesis = pytest.importorskip("hypothesis")
 st = pytest.importorskip("hypothesis.strategies")
@@ -450,6 +451,52 @@ def test_a_cut_header_is_completed_from_a_whole_one(publish, cut):
         assert outcome.cpus("cpu-c1-pct") == {"0 0 0 0 0": [5.0], "0 0 1 0 1": [15.0]}
         assert outcome.packages("package-power-watt") == {"0": [90.0]}
         assert outcome.times("package-power-watt") == [(1, 20000)]
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """A list that gets an entry each time that an output is read from its beginning."""
+    pieces, begun = RawFile.pieces, []
+
+    def counted(raw):
+        begun.append(raw.path.name)
+        return pieces(raw)
+
+    monkeypatch.setattr(RawFile, "pieces", counted)
+    return begun
+
+
+LONG = 3000  # intervals; more text than is read at a time
+
+
+def test_a_cut_header_is_completed_from_a_whole_one_far_behind_it(publish, passes):
+    rows = [f"{EPOCH + number}.000000 {cpu} {number % 100}.{cpu}0 {cpu}" for number in range(1, LONG) for cpu in range(2)]
+    last = [f"{T} CPU Busy% IRQ", f"{EPOCH + LONG}.000000 0 98.00 7", f"{EPOCH + LONG}.000000 1 98.10 8"]
+    outcome = publish(table(f"{T} CPU Bu", *rows, *last))
+    assert outcome.log.count("headers that are cut are completed from a whole one") == 1
+    assert outcome.values("irq", "package", "die", "cpu") == {"0 0 0": [0, 7], "0 0 1": [1, 8]}
+    busy = outcome.values("cpu-busy-pct", "package", "die", "cpu")
+    assert busy["0 0 1"] == [number % 100 + 0.1 for number in range(1, LONG)] + [98.1]
+    assert outcome.times("irq", cpu="0")[-1] == ((LONG - 1) * 1000 + 1, LONG * 1000)
+    assert passes == [OUTPUT]
+
+
+def test_rows_with_more_fields_than_any_header_are_lost_however_far_a_header_is(publish, passes):
+    rows = [f"{EPOCH + number}.000000 0 5.00 {number}" for number in range(1, LONG)]
+    outcome = publish(table(f"{T} CPU Busy%", *rows, f"{T} CPU Busy%", f"{EPOCH + LONG}.000000 0 6.00"))
+    assert f"rows with more fields than their header has columns ({LONG - 1} times)" in outcome.log
+    assert outcome.values("cpu-busy-pct", "package", "die", "cpu") == {"0 0 0": [6.0]}
+    assert passes == [OUTPUT]
+
+
+@pytest.mark.parametrize(("is_repeated", "intervals"), [(True, LONG), (False, 3 * LONG)])
+def test_a_long_table_without_places_and_times_is_of_cpus_only_where_the_header_is_repeated(publish, passes, is_repeated, intervals):
+    rows = [["10.00 3000 91.00", "5.00 3000 91.00", f"{number % 90}.50 3000 91.00"] for number in range(LONG)]
+    text = table(*(line for three in rows for line in (["Busy% Bzy_MHz PkgWatt"] * (is_repeated or three is rows[0]) + three)))
+    outcome = publish(text, clock={"begin": 0.0, "end": 10 * intervals}, interval="10")
+    assert outcome.times("package-power-watt") == [(1, 10_000 * intervals)]
+    assert outcome.system("cpu-busy-pct")[:3] == ([10.0] if is_repeated else [10.0, 5.0, 0.5])
+    assert passes == [OUTPUT]
 
 
 def test_rows_whose_header_is_lost_are_not_guessed_at(publish):
@@ -1098,7 +1145,7 @@ def test_every_metric_of_the_catalogue_says_its_columns_and_scopes():
     assert rows
     for metric in rows:
         scopes, _, names = metric.field.partition(":")
-        assert set(scopes.split("|")) <= set(turbostat.BREAKOUTS), metric.type
+        assert set(scopes.split("|")) <= set(BREAKOUTS), metric.type
         assert names, metric.type
         assert metric.type.startswith("turbostat:")
         powers_and_counts = metric.unit == "W" or metric.metric_class == "count"

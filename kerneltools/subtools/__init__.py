@@ -1,12 +1,12 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """The subtools that yield metrics, one module each (perf_stat.py for perf-stat); a module is registered by lying here.
 
 Each module has
-    OUTPUTS         the names of its raw outputs, without .xz; the first that is there is read
-    publish(run, raw, publication)
-                    reads `raw` (kerneltools.rawfile.RawFile) and hands every sample to `publication`
+    OUTPUTS             the names of its raw outputs, without .xz; the first that is there is read
+    Frames(run, raw, spool)
+                        reads `raw` (kerneltools.rawfile.RawFile) and gives its frames (kerneltools.frames.Frame), one for
+                        each interval in order of time; `series` (a SeriesList) says what their values are of, `intervals`
+                        how many there can be at most. What the frames need is kept in `spool`, so that an output is read once
 and its metrics are rows of catalogue.tsv under the subtool's name.
 """
 

@@ -1,5 +1,3 @@
-# -*- mode: python; indent-tabs-mode: nil; python-indent-level: 4 -*-
-# vim: autoindent tabstop=4 shiftwidth=4 expandtab softtabstop=4 filetype=python
 # SPDX-License-Identifier: Apache-2.0
 """toplev: the nodes of the top-down tree, as toplev.py (CSV) or perf's own metric groups (JSON) give them.
 
@@ -9,17 +7,18 @@ as toplev:<its own name>: the last part of its path, in lower case, with hyphens
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kerneltools import perf_json, toplev_csv
 from kerneltools.catalogue import Metric
-from kerneltools.clock import Interval, Timeline, Times, start_of_counting
+from kerneltools.clock import Timeline, placed, start_of_counting
+from kerneltools.frames import Frame, Series, SeriesList, Spool
 from kerneltools.log import Log, shown
-from kerneltools.perf_event import parse_event, place, place_names
-from kerneltools.perf_json import Record
-from kerneltools.publication import Publication
+from kerneltools.perf_event import parse_event, place_names
 from kerneltools.rawfile import RawFile
 from kerneltools.run import Run
 
@@ -103,69 +102,67 @@ def distinct_names(nodes: set[tuple[str, str]], log: Log) -> dict[tuple[str, str
     return names
 
 
-class _Series:
-    """The series of this output, registered as they appear, and how many samples each got."""
+Sample = tuple[str, Names, float]  # a node's name in the spelling of types, its breakouts, its value
 
-    def __init__(self, run: Run, publication: Publication) -> None:
+
+class Frames:
+    """The frames of an output: every node, and toplev:mux, the share of the time that its counters ran."""
+
+    def __init__(self, run: Run, raw: RawFile, spool: Spool) -> None:
+        self.series = SeriesList()
         self._log = run.log
-        self._publication = publication
         self._types = _Types(run.metrics(SUBTOOL))
-        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], int | None] = {}
+        self._numbers: dict[tuple[str, tuple[tuple[str, str], ...]], int | None] = {}
         self._breakouts: dict[str, tuple[str, ...]] = {}
-        self._described: dict[int, str] = {}
-        self._last: dict[int, int] = {}
-        self._samples: dict[int, int] = {}
-
-    def _register(self, metric: Metric, metric_type: str, names: Names) -> int | None:
-        described = metric_type + "".join(f" {key}={value}" for key, value in names.items())
-        breakouts = tuple(names)
-        if self._breakouts.setdefault(metric_type, breakouts) != breakouts:
-            self._log.lost(SUBTOOL, "parts beside their totals, or the reverse, are not published: one type has one granularity", described)
-            return None
-        series = self._publication.series(metric, names, metric_type)
-        self._described[series] = described
-        return series
-
-    def sample(self, name: str, names: Names, interval: Interval, value: float) -> None:
-        """Publish a node's value for an interval; a second one in the same interval is not published."""
-        metric, metric_type = self._types.of(name)
-        key = (metric_type, tuple(names.items()))
-        if key not in self._known:
-            self._known[key] = self._register(metric, metric_type, names)
-        series = self._known[key]
-        if series is None:
+        self._samples: dict[int, int] = {}  # by series
+        self._output: _Csv | _Json = (_Csv if raw.path.name.startswith(OUTPUTS[0]) else _Json)(run, raw, spool)
+        times = self._output.reader.times
+        self.intervals = len(times)
+        if not self.intervals:
+            run.log.note(SUBTOOL, f"{raw.path.name} holds no interval")
             return
-        if self._last.get(series) == interval.ordinal:
-            self._log.lost(SUBTOOL, "nodes that stand twice in an interval: the first counts", self._described[series])
-            return
-        self._last[series] = interval.ordinal
-        self._samples[series] = self._samples.get(series, 0) + 1
-        self._publication.sample(series, interval, value)
+        start = start_of_counting(run.clock, SUBTOOL, times.last, self._output.reader.tail_damage, raw.mtime, run.log)
+        self._timeline = Timeline(start, times.typical)
+        self._spool = spool
 
-    def note_gaps(self, intervals: int) -> None:
-        """Say which nodes had no value in some of the intervals."""
-        for series, samples in self._samples.items():
+    def __iter__(self) -> Iterator[Frame]:
+        """The frames in their order."""
+        if not self.intervals:
+            return
+        intervals = 0
+        readings = self._output.spooled(self._spool)
+        for interval, reading, _ in placed(readings, self._timeline, self._output.reader.times.outliers, SUBTOOL, self._log):
+            intervals += 1
+            found: dict[int, float] = {}
+            for name, names, value in self._output.samples(reading):
+                number = self._number(name, names)
+                if number is None:
+                    continue
+                if number in found:
+                    self._log.lost(SUBTOOL, "nodes that stand twice in an interval: the first counts", str(self.series.all[number]))
+                    continue
+                found[number] = value
+                self._samples[number] = self._samples.get(number, 0) + 1
+            yield Frame(interval, list(map(found.get, range(len(self.series)))))
+        for number, samples in self._samples.items():
             if samples < intervals:
-                missing = f"{self._described[series]}, {intervals - samples} of {intervals}"
+                missing = f"{self.series.all[number]}, {intervals - samples} of {intervals}"
                 self._log.note(SUBTOOL, "nodes without a value in some intervals", missing)
 
-
-def publish(run: Run, raw: RawFile, publication: Publication) -> None:
-    """Publish every node of an output, and toplev:mux, the share of the time that its counters ran."""
-    series = _Series(run, publication)
-    if raw.path.name.startswith(OUTPUTS[0]):
-        intervals = _publish_csv(run, raw, publication, series)
-    else:
-        intervals = _publish_json(run, raw, publication, series)
-    series.note_gaps(intervals)
-
-
-def _timeline(run: Run, raw: RawFile, publication: Publication, times: Times, tail_damage: str) -> Timeline:
-    if not len(times):
-        run.log.note(SUBTOOL, f"{raw.path.name} holds no interval")
-    publication.expect(len(times))
-    start = start_of_counting(run.clock, SUBTOOL, times.last, tail_damage, raw.mtime, run.log) if len(times) else 0.0
-    return Timeline(start, times.typical)
+    def _number(self, name: str, names: Names) -> int | None:
+        """The series of a node; None where the node has another granularity than its type."""
+        metric, metric_type = self._types.of(name)
+        key = metric_type, tuple(names.items())
+        if key not in self._numbers:
+            breakouts = tuple(names)
+            if self._breakouts.setdefault(metric_type, breakouts) == breakouts:
+                self._numbers[key] = self.series.number(metric, names, metric_type)
+            else:
+                self._numbers[key] = None
+                described = str(Series(metric, metric_type, "", names))
+                what = "parts beside their totals, or the reverse, are not published: one type has one granularity"
+                self._log.lost(SUBTOOL, what, described)
+        return self._numbers[key]
 
 
 # --- toplev.py
@@ -208,51 +205,67 @@ class _Places:
         return {**found, "cpu": cpu} if cpu is not None else found
 
 
-def _publish_csv(run: Run, raw: RawFile, publication: Publication, series: _Series) -> int:
-    log = run.log
-    survey = toplev_csv.survey(raw)
-    places = _Places(run)
-    nodes = {(where.device, area) for cpus, area in survey.places if (where := places.of(cpus)) is not None}
-    names = distinct_names(nodes, log)
-    is_hybrid = len({device for device, _ in nodes} - {""}) > 1
-    timeline = _timeline(run, raw, publication, survey.times, survey.tail_damage)
-    intervals = 0
-    for interval, rows in toplev_csv.blocks(raw, timeline, survey.times.outliers, SUBTOOL, log):
-        intervals += 1
-        for row in rows:
-            where = places.of(row.cpus)
+class _Csv:
+    """The output of toplev.py."""
+
+    def __init__(self, run: Run, raw: RawFile, spool: Spool) -> None:
+        self._log = run.log
+        self._places = _Places(run)
+        self.reader = toplev_csv.Reader(raw, SUBTOOL, run.log)
+        spool.extend(self.reader.readings())
+        told = [(where, area) for cpus, area in self.reader.nodes.seen if (where := self._places.of(cpus)) is not None]
+        nodes = {(where.device, area) for where, area in told}
+        self._names = distinct_names(nodes, run.log)
+        self._is_hybrid = len({device for device, _ in nodes} - {""}) > 1
+
+    def spooled(self, spool: Spool) -> Iterator[toplev_csv.Reading]:
+        """What was read."""
+        return itertools.starmap(toplev_csv.Reading, spool)
+
+    def samples(self, reading: toplev_csv.Reading) -> Iterator[Sample]:
+        """Every node that has a value."""
+        for cpus, area, text, unit in reading.rows:
+            where = self._places.of(cpus)
             if where is None:
-                log.lost(SUBTOOL, "rows that cannot be attributed to a CPU, core or package", shown(row.cpus))
+                self._log.lost(SUBTOOL, "rows that cannot be attributed to a CPU, core or package", shown(cpus))
                 continue
-            if not row.unit.lstrip().startswith("%"):
-                log.note(SUBTOOL, "metrics that are no percentage are not published", shown(row.area))
+            if not unit.lstrip().startswith("%"):
+                self._log.note(SUBTOOL, "metrics that are no percentage are not published", shown(area))
                 continue
-            try:
-                value = read_value(row.value)
-            except ValueError:
-                log.lost(SUBTOOL, "values that are no number are not published", f"{shown(row.area)}: {shown(row.value)}")
-                continue
+            value = _value(text, area, self._log)
             if value is not None:
-                breakouts = {**where.names, "device": where.device} if is_hybrid and where.device else where.names
-                # a row that was salvaged from a broken line may be of a node that the survey did not see
-                name = names.get((where.device, row.area)) or own_name(row.area)
-                series.sample(name, breakouts, interval, value)
-    return intervals
+                breakouts = {**where.names, "device": where.device} if self._is_hybrid and where.device else where.names
+                yield self._names[where.device, area], breakouts, value
+
+
+def _value(text: object, node: str, log: Log) -> float | None:
+    try:
+        return read_value(text)
+    except ValueError:
+        log.lost(SUBTOOL, "values that are no number are not published", f"{shown(node)}: {shown(str(text))}")
+        return None
 
 
 # --- perf's metric groups
 
 
-class _Metrics:
-    """The nodes among the records of perf."""
+class _Json:
+    """The output of perf with its metric groups."""
 
-    def __init__(self, run: Run, events: dict[str, bool]) -> None:
+    def __init__(self, run: Run, raw: RawFile, spool: Spool) -> None:
         self._log = run.log
         self._topology = run.topology
+        self.reader = perf_json.Reader(raw, SUBTOOL, run.log)
+        spool.extend(self.reader.readings("pcnt-running", "metric-unit", "metric-value"))
+        events = self.reader.events
         self._devices = {text: event.pmu for text in events if (event := parse_event(text)).is_core}
         self._is_hybrid = len({self._devices[text] for text, ever in events.items() if ever and text in self._devices}) > 1
         self._aggregation: str | None = None
         self._places: dict[tuple[str, str], Names | None] = {}
+
+    def spooled(self, spool: Spool) -> Iterator[perf_json.Reading]:
+        """What was read."""
+        return itertools.starmap(perf_json.Reading, spool)
 
     def _place(self, where: tuple[str, str]) -> Names | None:
         """Breakouts of a place; None where it has none or is not of the same kind as all before it."""
@@ -263,59 +276,32 @@ class _Metrics:
             self._places[where] = names if where[0] == self._aggregation else None
         return self._places[where]
 
-    def samples(self, records: list[Record]) -> list[tuple[str, Names, float]]:
-        """Node name, breakouts and value of every node that has one, in the records of one interval."""
-        found = []
+    def samples(self, reading: perf_json.Reading) -> Iterator[Sample]:
+        """Every node that has a value, and the least share of the time that an event was counted."""
         device = ""
-        for record in records:
-            if isinstance(record.get("event"), str):
-                device = self._devices.get(record["event"], "")
-            node = _node(record.get("metric-unit"))
+        running = []
+        for key, place, event, counted, share, unit, value in zip(reading.keys, reading.places, *reading.columns):
+            if isinstance(event, str):
+                device = self._devices.get(event, "")
+            if counted != NOT_SUPPORTED and isinstance(share, (int, float)) and not isinstance(share, bool) and 0 <= share <= PERCENT:
+                running.append(float(share))
+            node = _node(unit)
             if not node:
                 continue
-            where = place(record)
-            names = self._place(where)
+            names = self._place((key, place))
             if names is None:
-                self._log.lost(SUBTOOL, "records that cannot be attributed to a place of this aggregation", shown("=".join(where)))
+                what = "records that cannot be attributed to a place of this aggregation"
+                self._log.lost(SUBTOOL, what, shown(f"{key}={place}"))
                 continue
-            try:
-                value = read_value(record.get("metric-value"))
-            except ValueError:
-                self._log.lost(
-                    SUBTOOL, "values that are no number are not published", f"{shown(node)}: {shown(str(record['metric-value']))}"
-                )
-                continue
-            if value is not None:
+            number = _value(value, node, self._log)
+            if number is not None:
                 breakouts = {**names, "device": device} if self._is_hybrid and device else names
-                found.append((own_name(node.removeprefix(PERF_PREFIX)), breakouts, value))
-        return found
+                yield own_name(node.removeprefix(PERF_PREFIX)), breakouts, number
+        if running:
+            yield own_name(MUX), {}, min(running)
 
 
 def _node(unit: object) -> str:
     """The node that a metric's unit names, "" where it is none: "%  backend_bound", "percent of slots  retiring"."""
     words = unit.rsplit(None, 1) if isinstance(unit, str) and unit[-1:].strip() else []
     return words[1] if len(words) > 1 and _SHARE.fullmatch(words[0]) and _NODE.fullmatch(words[1]) else ""
-
-
-def lowest_running(records: list[Record]) -> float | None:
-    """The least share of the interval, in percent, that an event of these records was counted; None where none says it."""
-    shares = (record.get("pcnt-running") for record in records if record.get("counter-value") != NOT_SUPPORTED)
-    return min(
-        (float(share) for share in shares if isinstance(share, (int, float)) and not isinstance(share, bool) and 0 <= share <= PERCENT),
-        default=None,
-    )
-
-
-def _publish_json(run: Run, raw: RawFile, publication: Publication, series: _Series) -> int:
-    survey = perf_json.survey(raw)
-    metrics = _Metrics(run, survey.events)
-    timeline = _timeline(run, raw, publication, survey.times, survey.tail_damage)
-    intervals = 0
-    for interval, records, _, _ in perf_json.blocks(raw, timeline, survey.times.outliers, SUBTOOL, run.log):
-        intervals += 1
-        for name, breakouts, value in metrics.samples(records):
-            series.sample(name, breakouts, interval, value)
-        running = lowest_running(records)
-        if running is not None:
-            series.sample(own_name(MUX), {}, interval, running)
-    return intervals

@@ -25,6 +25,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 
 with atheris.instrument_imports(include=["kerneltools"]):
     from kerneltools import catalogue, rawfile, run, sink, subtools, topology
+    from kerneltools.frames import Spool
     from kerneltools.log import Log
     from kerneltools.publication import Publication
 
@@ -88,14 +89,21 @@ class Harness:
         os.utime(path, (EPOCH + 3, EPOCH + 3))
         output = directory / "postprocess"
         data = run.Run(directory, Log())
-        publication = Publication(output, self.subtool, data.file_id(self.subtool), data.catalogue, data.log)
+        publication = None
         try:
-            subtools.module(self.subtool).publish(data, rawfile.RawFile(path), publication)
-            publication.finish()
+            with Spool(output) as spool:
+                of = subtools.module(self.subtool).Frames(data, rawfile.RawFile(path), spool)
+                publication = Publication(
+                    output, self.subtool, data.file_id(self.subtool), data.catalogue, of.series, of.intervals, data.log
+                )
+                for frame in of:
+                    publication.publish(frame)
+                publication.finish()
             data.log.lines()
             return read_metric_files(output)
         finally:
-            publication.abandon()
+            if publication is not None:
+                publication.abandon()
             path.unlink()
             for left in output.iterdir():
                 left.unlink()
