@@ -25,6 +25,15 @@ FOREIGN_VARIABLES = ("TOOLBOX_HOME", "HK_CPUS", "WORKLOAD_CPUS", "KERNELTOOLS_ST
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Tests of the kernel's own tracing change what is the machine's: of those that run at once, only one process has them."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if not {"tracefs", "idle_tracer"}.isdisjoint(item.fixturenames):
+                item.add_marker(pytest.mark.xdist_group("tracing"))
+
+
 def pytest_terminal_summary(terminalreporter):
     """tests/run has already printed what shellcheck and ruff found; say it again where the reader looks."""
     if failed := os.environ.get("CHECKS_FAILED"):
