@@ -618,9 +618,26 @@ TRIED_STATUS=''         # its exit status
 TRIED_WORDS=''          # what it had to say beside them, and
 TRIED_SHORT=''          # 1 if it was short of open files
 
-# try_perf COMMAND...: for 20 s at most. The status comes as the last line, because bash does not always remember that of a
-# process substitution.
+# try_perf PERF stat ARGUMENT...: for 20 s at most.
 try_perf() {
+    try_once "$@"
+    # perf 7 does not fail where it is short of files: it goes on without the event, prints it as if this machine had no such
+    # event, and tells the reason with -v only
+    if [[ -z $TRIED_SHORT && "${TRIED[*]}" == *'<not supported>'* ]]; then
+        local -a tried=("${TRIED[@]}")
+        local status=$TRIED_STATUS words=$TRIED_WORDS
+        try_once "$1" "$2" -v "${@:3}"
+        if [[ -n $TRIED_SHORT ]]; then
+            TRIED=() TRIED_WORDS='Too many events are opened.'
+        else
+            # shellcheck disable=SC2034     # the subtools' files read it
+            TRIED=("${tried[@]}") TRIED_STATUS=$status TRIED_WORDS=$words
+        fi
+    fi
+}
+
+# The status comes as the last line, because bash does not always remember that of a process substitution.
+try_once() { # COMMAND...
     local line messages='' last='kerneltools: exit status '
     TRIED=() TRIED_STATUS=unknown
     while IFS= read -r line; do
@@ -636,7 +653,7 @@ try_perf() {
     [[ $TRIED_STATUS != 124 ]] || REPLY='perf did not come back within 20 s'
     # shellcheck disable=SC2034     # the subtools' files read both
     TRIED_WORDS=$REPLY TRIED_SHORT=''
-    if [[ ${#TRIED[@]} == 0 && $messages == *'Too many '@('events are opened'|'open files')* ]]; then
+    if [[ $messages == *'Too many '@('events are opened'|'open files')* ]]; then
         # shellcheck disable=SC2034
         TRIED_SHORT=1
     fi

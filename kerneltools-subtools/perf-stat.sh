@@ -360,9 +360,9 @@ make_sure() {
 # shorten: after perf has refused the list that is left; drops what follows the longest beginning that it takes, in the
 # order of importance.
 shorten() {
-    local reason=$TRIED_WORDS low=0 high middle
+    local reason=$TRIED_WORDS short=$TRIED_SHORT low=0 high middle
     local -a UNIT=() units=()
-    if [[ -n $TRIED_SHORT ]]; then
+    if [[ -n $short ]]; then
         compose_list singly
         short_of_files "${#COMPOSED[@]}" "$PERF" stat --json -o /dev/stdout -e "$REPLY" -C 0 sleep 0.01
         reason=$REPLY
@@ -375,7 +375,8 @@ shorten() {
         take_units "$middle" "$reason"
         compose_list
         look "$REPLY" "${#COMPOSED[@]}"
-        if (( ${#RECORD_VALUE[@]} > 0 )); then
+        # Where it is for files, a beginning that perf refuses for another reason (none of it is supported) is not too long
+        if (( ${#RECORD_VALUE[@]} > 0 )) || [[ -n $short && -z $TRIED_SHORT ]]; then
             low=$middle
         else
             high=$middle
@@ -431,6 +432,11 @@ by_importance() {
 }
 
 drop_unsupported() {
+    local i
+    # What is not supported leaves its place to what was left out for want of files
+    for i in "${!DROPPED[@]}"; do
+        DROPPED[i]=''
+    done
     compose_list singly
     look_singly "${COMPOSED[@]}"
 }

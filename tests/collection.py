@@ -266,8 +266,14 @@ def unsupported(event):
     return event in part.get("unsupported", ())
 
 
-opened = sum(not unsupported(event) for event in events)
-if opened > part.get("most", opened):
+opened = events if part.get("names_count") else [event for event in events if not unsupported(event)]
+most = part.get("most", len(opened))
+if part.get("skips") and len(opened) > most:
+    part.setdefault("unsupported", []).extend(opened[most:])
+    part["supported"] = [event for event in opened[:most] if not unsupported(event)]
+    if "-v" in sys.argv:
+        sys.stderr.write(f"Warning:\nskipping event {opened[most]} that kernel failed to open.\nToo many events are opened.\n")
+elif len(opened) > most:
     die(255, "Error:\nToo many events are opened.\nProbably the maximum number of open file descriptors has been reached.\n"
              "Hint: Try again after reducing the number of events.\nHint: Try increasing the limit with 'ulimit -n <limit>'")
 values = []
@@ -331,7 +337,8 @@ def played(stand_in, tmp_path, **part):
     unsupported (6.1), else the whole group is <not supported> (7.2). counters: larger groups are never scheduled.
     status="1 if all unsupported" (7.2). spelling: how an event's name is printed. end: how a record ends.
     printed: the names under which an event's records come. hybrid: events that are counted by two core PMUs, what the second
-    gives is atom. most: of more supported events it says that they are too many open files. says: what stands on stderr besides.
+    gives is atom. most: of more supported events it says that they are too many open files, of more names where names_count, and
+    skips the others as if they were not supported where skips is set (7.2). says: what stands on stderr besides.
     collection: Python that is run first where it is run with -I.
     """
     calls, program = tmp_path / "perf-calls", tmp_path / "played-perf.py"

@@ -436,5 +436,5 @@ def test_what_counts_are_there_is_judged_once_per_start_not_per_event(start, dat
     began = time.monotonic()
     start(events(",".join(good + bad)))
     assert split_list(calls.collected_events()) == good
-    assert len(calls.trials()) <= 3
+    assert len(calls.trials()) <= 5, "the whole, what is left of it, and whether it was only files that were missing"
     assert time.monotonic() - began < 3

@@ -86,6 +86,27 @@ def test_what_is_not_supported_takes_no_files(run_script, data_dir, stand_in, tm
     assert lines_with(warnings(data_dir), "instructions, cycles,", "dropped: <not supported>")
 
 
+@pytest.mark.parametrize("names", ["context-switches,cpu-migrations,page-faults,cpu-clock", "{page-faults,context-switches},cpu-clock"])
+def test_a_perf_that_goes_on_without_files_does_not_pass_events_for_unsupported(names, run_script, data_dir, stand_in, tmp_path):
+    """perf 7 prints <not supported> for what it could not open, exits 0, and tells the reason with -v only."""
+    calls = played(stand_in, tmp_path, most=2, skips=1)
+    start(run_script, "--perf-stat-events=" + names)
+    kept = counted_events(calls.collected_events())
+    assert kept == sorted({"context-switches", "cpu-migrations" if "cpu-migrations" in names else "page-faults"})
+    (dropped,) = lines_with(warnings(data_dir), "dropped")
+    assert "too many open files: the limit is " in dropped
+    assert "not supported" not in dropped
+
+
+def test_what_is_supported_is_not_left_out_for_what_is_not(run_script, data_dir, stand_in, tmp_path):
+    """A perf that is short of files before it finds that 16 of the 18 are not supported; the two left are the least important."""
+    calls = played(stand_in, tmp_path, supported=["context-switches", "cpu-migrations"], most=9, names_count=1, leader="exit")
+    start(run_script)
+    assert calls.collected_events() == "context-switches,cpu-migrations"
+    assert lines_with(warnings(data_dir), "too many open files") == []
+    assert lines_with(warnings(data_dir), "instructions, cycles,", "dropped: <not supported>")
+
+
 def test_a_users_group_is_shortened_like_the_rest(run_script, data_dir, stand_in, tmp_path):
     calls = played(stand_in, tmp_path, most=3)
     start(run_script, "--perf-stat-events={page-faults,cycles,instructions},{branches,branch-misses}:W")
