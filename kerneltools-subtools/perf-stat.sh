@@ -404,6 +404,7 @@ by_importance() {
     for i in "${!EVENT[@]}"; do
         [[ -z ${DROPPED[i]} ]] || continue
         catalogue_names "${EVENT[i]}"
+        # shellcheck disable=SC2153     # catalogue_names has set NAMES and KIND
         names[i]=${NAMES[*]} kind[i]=$KIND
         for name in "${NAMES[@]}"; do
             indices[$name]+=" $i"
