@@ -91,6 +91,10 @@ class _Compressor:
     """Compresses what comes from any number of files."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing submitted; a child process does so too, as it has none of its parent's threads."""
         self._background = Background()
         self._room = BoundedSemaphore(WAITING_PIECES)
 
@@ -103,7 +107,7 @@ class _Compressor:
 
 
 _compressor = _Compressor()
-os.register_at_fork(after_in_child=_compressor.__init__)  # a child has none of its parent's threads
+os.register_at_fork(after_in_child=_compressor.begin)
 
 
 class _Archive(io.RawIOBase):

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from math import nan
 from operator import add, mul
+from typing import cast
 
 from kerneltools.frames import Series, Value, items
 from kerneltools.log import trace
@@ -94,7 +95,7 @@ class _Column:
         """rows: of each interval the value of each curve, nan for none."""
         self.number = number
         self.alone = rows[0] if len(rows) == 1 else None  # its only interval
-        self.weighted = list(map(sum, zip(*(map(mul, row, repeat(duration)) for row, duration in zip(rows, durations)))))
+        self.weighted: list[float] = list(map(sum, zip(*(map(mul, row, repeat(duration)) for row, duration in zip(rows, durations)))))
         self.durations = [sum(durations)] * len(self.weighted)
         self.least: list[float] = list(map(min, *rows)) if has_bands and len(rows) > 1 else list(rows[0])
         self.greatest: list[float] = list(map(max, *rows)) if has_bands and len(rows) > 1 else list(rows[0])
@@ -116,7 +117,7 @@ class _Column:
             (self.least, other.least, min, math.inf),
             (self.greatest, other.greatest, max, -math.inf),
         ):
-            mine[:] = map(fold, mine + [nothing] * more, theirs)  # type: ignore[operator]
+            mine[:] = map(fold, mine + [nothing] * more, theirs)
         self.alone = None
 
     def means(self) -> array[float]:
@@ -173,12 +174,12 @@ class _Columns:
                 cells.extend([nan] * (count - len(cells)))
         means = zip(*self._means)
         if not self._least:
-            for cells in means:
-                curve = array("d", cells)
+            for values in means:
+                curve = array("d", values)
                 yield Curve(self.axis, curve, curve, curve)
             return
-        for cells, least, greatest in zip(means, zip(*self._least), zip(*self._greatest)):
-            yield Curve(self.axis, array("d", cells), array("d", least), array("d", greatest))
+        for values, least, greatest in zip(means, zip(*self._least), zip(*self._greatest)):
+            yield Curve(self.axis, array("d", values), array("d", least), array("d", greatest))
 
 
 class SeriesCurve:
@@ -275,9 +276,8 @@ class Curves:
             return
         try:
             self._next(begin, end, ordinal)
-            if None in values:
-                values = [nan if value is None else value for value in values]
-            self._rows.append(array("d", values))  # type: ignore[arg-type]  (None is none of them any more)
+            filled = [nan if value is None else value for value in values] if None in values else cast("Sequence[Value]", values)
+            self._rows.append(array("d", filled))
             for number, first in earlier.items():
                 self._reach(number, first, self._rows[-1][number])
         except Exception:

@@ -54,7 +54,7 @@ def publish_all(run: Run, output: Path) -> list[Published]:
             found[subtool] = _raw_file(run.directory, subtool)
         except Exception as error:  # a module that cannot be imported
             _say_why(run.log, subtool, error)
-    present = [subtool for subtool, raw in found.items() if raw is not None]
+    present = {subtool: raw for subtool, raw in found.items() if raw is not None}
     running: dict[str, _Process] = {}
     published = []
     limit = cores() if len(present) > 1 else 0
@@ -65,16 +65,16 @@ def publish_all(run: Run, output: Path) -> list[Published]:
                 run.log.lost(subtool, "was started, but its output is not here", names)
             continue
         if limit > 1:
-            for other in present:
+            for other, its_raw in present.items():
                 if other not in running and len(running) < limit:
-                    started = _start(run, other, found[other], output)
+                    started = _start(run, other, its_raw, output)
                     if started is None:
                         limit = len(running)
                     else:
                         running[other] = started
         outcome = _outcome(running.pop(subtool), run, subtool, output) if subtool in running else _publish(run, subtool, raw, output)
         run.log.add(outcome[1])
-        present.remove(subtool)
+        del present[subtool]
         if outcome[0] is not None:
             published.append(outcome[0])
     return published
@@ -149,10 +149,9 @@ def _send(sender: Connection, run: Run, subtool: str, raw: RawFile, output: Path
 
 def _outcome(running: _Process, run: Run, subtool: str, output: Path) -> Outcome:
     """What a process has sent, or how it ended without sending."""
-    try:
+    outcome: Outcome | None = None
+    with contextlib.suppress(Exception):  # EOFError, or whatever half a message reads as
         outcome = running.receiver.recv()
-    except Exception:  # EOFError, or whatever half a message reads as
-        outcome = None
     running.receiver.close()
     running.process.join()
     if outcome is not None:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, cast
 
 from kerneltools.frames import Series, Value, items
 from kerneltools.sink import Descriptor, Sink, check_descriptor, metric_prefix, open_sink
@@ -84,7 +84,7 @@ class MetricFiles:
         abandon is possible.
         """
         kinds = set(map(type, values))
-        present = values if type(None) not in kinds else [value for value in values if value is not None]
+        present = [value for value in values if value is not None] if type(None) in kinds else cast("Sequence[Value]", values)
         good = kinds <= VALUE_TYPES and isfinite(sum(present)) and type(end) is int and end > self._end
         if not good or any(not 0 <= begin <= end for begin in begins.values()):
             self._object(end, values, begins)

@@ -232,8 +232,9 @@ def _share(share: object) -> float | None:
 
 def _amount(value: object) -> float | None:
     """A time or a share as a record has it; None where that is none."""
-    is_one = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < GREATEST_COUNT
-    return float(value) if is_one else None  # type: ignore[arg-type]
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < GREATEST_COUNT:
+        return float(value)
+    return None
 
 
 def _sum(counts: list[Value]) -> Value:

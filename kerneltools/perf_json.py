@@ -232,7 +232,7 @@ def _places(records: list[Record]) -> tuple[list[str], list[str]]:
         keys, places = zip(*map(place, records))
         return list(keys), list(places)
     key = there.pop() if there else ""
-    values = [record.get(key) for record in records]
+    values: list[Any] = [record.get(key) for record in records]
     if set(map(type, values)) == {str}:
         return [key] * len(values), values
     return ["" if value is None else key for value in values], ["" if value is None else str(value) for value in values]

@@ -121,9 +121,10 @@ class Publication:
         for total, part in parts:
             total.add(end - usual + 1, part)
         for number, (first, _) in begins.items():
-            total = self._total_of[number]
+            total, value = self._total_of[number], values[number]
+            assert value is not None  # a sample that begins has a value
             total.duration += usual - first
-            total.weighted += (usual - first) * values[number]  # type: ignore[operator]  (it has a value)
+            total.weighted += (usual - first) * value
         self.curves.publish(usual, end, ordinal, values, {number: first for number, (first, _) in begins.items() if first < usual})
         self._end, self._ordinal = end, ordinal
 

@@ -49,17 +49,19 @@ class ToolboxSink:
     def write(self, end: int, values: Sequence[Value | None], begins: dict[int, int]) -> None:
         indices: Sequence[int] = self._indices
         starts: list[int | None] = [None] * len(indices)
-        before, handed = self._values, list(values)
+        before = self._values
+        handed: list[Any] = list(values)
         for place, begin in begins.items():
             starts[place] = begin
-            if values[place] == before[place]:
+            value = values[place]
+            if value is not None and value == before[place]:
                 # Equal values would grow into one row, begin or not: the hole would be gone.
-                handed[place] = _Apart(values[place])  # type: ignore[arg-type]  (it has a value)
+                handed[place] = _Apart(value)
         self._values = list(values)
         if None in values:
             self._values = [old if value is None else value for old, value in zip(before, values)]
             there = [value is not None for value in values]
-            indices, handed, starts = (list(compress(of, there)) for of in (indices, handed, starts))
+            indices, handed, starts = list(compress(indices, there)), list(compress(handed, there)), list(compress(starts, there))
         for _ in map(self._metrics.log_sample_by_idx, indices, handed, repeat(end), starts):
             pass
 
@@ -78,6 +80,8 @@ class _Apart(float):
 
     A float, because on the right of `!=` it is asked first where the left is a float, and second where that is an int.
     """
+
+    _text: str
 
     def __new__(cls, value: Value) -> _Apart:
         self = super().__new__(cls, value)
@@ -105,7 +109,8 @@ class _WithoutIndex:
 
     @property
     def metric_data_fh(self) -> dict[str, TextIO]:
-        return self._toolbox.metric_data_fh
+        handles: dict[str, TextIO] = self._toolbox.metric_data_fh
+        return handles
 
     def log_sample(self, file_id: str, desc: Descriptor, names: Breakouts, sample: dict[str, Any]) -> int:
         self._toolbox.log_sample(file_id, desc, names, sample)
@@ -175,7 +180,8 @@ def _cdm_metrics(output_dir: str) -> Metrics:
     module = _private_copy("toolbox.cdm_metrics", output_dir)
     metrics = module.CDMMetrics
     if hasattr(metrics, "log_sample_by_idx"):
-        return metrics(output_dir)
+        current: Metrics = metrics(output_dir)
+        return current
     # May and June 2026: some write to the current directory, and one removes its metric-data-* at the first sample.
     metrics._cleaned_up = True
     takes_directory = "output_dir" in inspect.signature(metrics).parameters
@@ -211,6 +217,6 @@ def _private_copy(name: str, output_dir: str) -> Any:
         return open_archive(os.path.join(output_dir, os.path.basename(filename)))
 
     os.makedirs(output_dir, exist_ok=True)
-    module.compresses = hasattr(module, "lzma")
+    vars(module)["compresses"] = hasattr(module, "lzma")
     vars(module)["lzma"] = types.SimpleNamespace(open=open_there)
     return module

@@ -60,14 +60,16 @@ class Survey:
                 self._sought = [one for one in self._sought if one[1] not in found]
             if not self.split_scope:
                 self._settle_split(block.texts)
-            yield block._replace(kinds=[kind.number for kind in block.kinds] if is_new else None)  # type: ignore[arg-type]
+            numbers = [kind.number for kind in block.kinds] if is_new else None
+            yield block.time, block.line, block.lines_lost, numbers, block.lines, block.texts
 
     def blocks(self, spool: Spool) -> Iterator[Block]:
         """The blocks that a spool keeps."""
         kinds: list[Kind] = []
-        for block in map(Block._make, spool):
-            kinds = kinds if block.kinds is None else [self._kinds[number] for number in block.kinds]
-            yield block._replace(kinds=kinds)
+        for time, line, lines_lost, numbers, lines, texts in spool:
+            if numbers is not None:
+                kinds = [self._kinds[number] for number in numbers]
+            yield Block(time, line, lines_lost, kinds, lines, texts)
 
     def _learn(self, block: Block) -> None:
         """Take the rows' places and columns."""

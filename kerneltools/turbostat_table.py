@@ -283,7 +283,7 @@ def blocks(raw: RawFile, subtool: str, columns: Columns, spool: Spool, log: Log)
             if kinds:
                 yield closed()
             kinds, lines, texts, seen, block_time, has_summary, lines_lost = [], [], [], set(), None, identity is None, False
-        elif before is not None and later is not None and time <= before < block_time:
+        elif before is not None and time is not None and block_time is not None and time <= before < block_time:
             # it was read before the block's interval began: it is of another
             log.lost(subtool, "rows with a time before their interval are not published", f"line {number}")
             rows.lines_lost = True

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Callable, cast
 
 from kerneltools import perf_json
 from kerneltools.clock import Interval, Timeline, placed, start_of_counting
@@ -137,14 +137,15 @@ class _Layout:
 
 def _derived_values(
     derived: Derived, numerators: Sequence[Value | None], denominators: Sequence[Value | None] | None, interval: Interval, log: Log
-) -> list[Value | None]:
+) -> Sequence[Value | None]:
     """numerator / denominator * scale each, over the interval's length where there are no denominators; None where one
     was not counted or the denominator is 0."""
     scale = derived.metric.scale
     if denominators is None:
         denominators = [interval.seconds] * len(numerators)
+    pairs = zip(numerators, denominators)
     try:
-        return all_significant([numerator / denominator * scale for numerator, denominator in zip(numerators, denominators)])
+        return all_significant([numerator / denominator * scale for numerator, denominator in cast("Iterable[tuple[Value, Value]]", pairs)])
     except (TypeError, ZeroDivisionError):
         pass
     values: list[Value | None] = []

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kerneltools import perf_json, toplev_csv
 from kerneltools.catalogue import Metric
-from kerneltools.clock import Timeline, placed, start_of_counting
+from kerneltools.clock import Interval, Timeline, placed, start_of_counting
 from kerneltools.frames import Frame, Series, SeriesList, Spool
 from kerneltools.log import Log, shown
 from kerneltools.perf_event import parse_event, place_names
@@ -130,11 +130,10 @@ class Frames:
         if not self.intervals:
             return
         intervals = 0
-        readings = self._output.spooled(self._spool)
-        for interval, reading, _ in placed(readings, self._timeline, self._output.reader.times.outliers, SUBTOOL, self._log):
+        for interval, samples in self._output.intervals(self._spool, self._timeline):
             intervals += 1
             found: dict[int, float] = {}
-            for name, names, value in self._output.samples(reading):
+            for name, names, value in samples:
                 number = self._number(name, names)
                 if number is None:
                     continue
@@ -144,9 +143,9 @@ class Frames:
                 found[number] = value
                 self._samples[number] = self._samples.get(number, 0) + 1
             yield Frame(interval, list(map(found.get, range(len(self.series)))))
-        for number, samples in self._samples.items():
-            if samples < intervals:
-                missing = f"{self.series.all[number]}, {intervals - samples} of {intervals}"
+        for number, count in self._samples.items():
+            if count < intervals:
+                missing = f"{self.series.all[number]}, {intervals - count} of {intervals}"
                 self._log.note(SUBTOOL, "nodes without a value in some intervals", missing)
 
     def _number(self, name: str, names: Names) -> int | None:
@@ -218,11 +217,13 @@ class _Csv:
         self._names = distinct_names(nodes, run.log)
         self._is_hybrid = len({device for device, _ in nodes} - {""}) > 1
 
-    def spooled(self, spool: Spool) -> Iterator[toplev_csv.Reading]:
-        """What was read."""
-        return itertools.starmap(toplev_csv.Reading, spool)
+    def intervals(self, spool: Spool, timeline: Timeline) -> Iterator[tuple[Interval, Iterator[Sample]]]:
+        """The intervals, each with its samples."""
+        readings = itertools.starmap(toplev_csv.Reading, spool)
+        for interval, reading, _ in placed(readings, timeline, self.reader.times.outliers, SUBTOOL, self._log):
+            yield interval, self._samples(reading)
 
-    def samples(self, reading: toplev_csv.Reading) -> Iterator[Sample]:
+    def _samples(self, reading: toplev_csv.Reading) -> Iterator[Sample]:
         """Every node that has a value."""
         for cpus, area, text, unit in reading.rows:
             where = self._places.of(cpus)
@@ -263,9 +264,11 @@ class _Json:
         self._aggregation: str | None = None
         self._places: dict[tuple[str, str], Names | None] = {}
 
-    def spooled(self, spool: Spool) -> Iterator[perf_json.Reading]:
-        """What was read."""
-        return itertools.starmap(perf_json.Reading, spool)
+    def intervals(self, spool: Spool, timeline: Timeline) -> Iterator[tuple[Interval, Iterator[Sample]]]:
+        """The intervals, each with its samples."""
+        readings = itertools.starmap(perf_json.Reading, spool)
+        for interval, reading, _ in placed(readings, timeline, self.reader.times.outliers, SUBTOOL, self._log):
+            yield interval, self._samples(reading)
 
     def _place(self, where: tuple[str, str]) -> Names | None:
         """Breakouts of a place; None where it has none or is not of the same kind as all before it."""
@@ -276,7 +279,7 @@ class _Json:
             self._places[where] = names if where[0] == self._aggregation else None
         return self._places[where]
 
-    def samples(self, reading: perf_json.Reading) -> Iterator[Sample]:
+    def _samples(self, reading: perf_json.Reading) -> Iterator[Sample]:
         """Every node that has a value, and the least share of the time that an event was counted."""
         device = ""
         running = []
