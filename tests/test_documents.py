@@ -370,7 +370,7 @@ def test_programs_have_their_run_bit(program):
 
 
 def text_files():
-    skipped = {".git", ".venv", "__pycache__", ".pytest_cache", ".ruff_cache", ".hypothesis"}
+    skipped = {".git", ".venv", "__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis"}
     for path in sorted(REPO.rglob("*")):
         if path.is_file() and not skipped & set(path.relative_to(REPO).parts):
             try:
